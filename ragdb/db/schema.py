@@ -1,0 +1,126 @@
+"""The schema's life: upgrade, downgrade, and one clear word where a database is not as this version needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from ragdb.db.connect import libpq_url, shown, sqlalchemy_url
+from ragdb.db.sqlfiles import migrations_folder
+from ragdb.errors import DatabaseError, DatabaseUnreachable, ExtensionMissing, SchemaAhead, SchemaBehind, SchemaMissing
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from sqlalchemy import Connection
+
+# 0.8: iterative index scans; 0.8.2: the fix of parallel HNSW builds.
+PGVECTOR_NEEDED = (0, 8, 2)
+POSTGRES_NEEDED = 160000
+_UPGRADE = "run: ragdb db upgrade"
+
+
+@contextmanager
+def connection(target: Any) -> Iterator[psycopg.Connection[Any]]:
+    """A psycopg connection for one task; DatabaseUnreachable names the server where there is none."""
+    try:
+        conn = psycopg.connect(libpq_url(target), connect_timeout=10, application_name="ragdb")
+    except psycopg.OperationalError as error:
+        raise unreachable(target, error) from None
+    with conn:
+        yield conn
+
+
+def unreachable(target: Any, error: Exception) -> DatabaseUnreachable:
+    reason = " ".join(str(error).split())
+    return DatabaseUnreachable(
+        f"no connection to {shown(target)}: {reason}; "
+        "check RAGDB_DATABASE_URL, or start the embedded server: ragdb db start"
+    )
+
+
+def preflight(conn: psycopg.Connection[Any]) -> None:
+    """Refuses, before anything is made, a server without what the schema stands on."""
+    if conn.info.server_version < POSTGRES_NEEDED:
+        raise DatabaseError(f"the server is PostgreSQL {conn.info.server_version // 10000}; ragdb needs 16 or newer")
+    encoding = conn.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise DatabaseError(f"the database has encoding {encoding}; ragdb needs UTF8: create database ... encoding 'UTF8' template template0")
+    row = conn.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
+    if row is None:
+        raise ExtensionMissing(
+            f"the extension pgvector is not in database {conn.info.dbname!r}; "
+            "an administrator runs there: CREATE EXTENSION vector;  then run: ragdb db upgrade"
+        )
+    if tuple(int(part) for part in row[0].split(".")[:3]) < PGVECTOR_NEEDED:
+        needed = ".".join(map(str, PGVECTOR_NEEDED))
+        raise ExtensionMissing(
+            f"pgvector is {row[0]}, ragdb needs {needed} or newer; "
+            "after an update of the package an administrator runs: ALTER EXTENSION vector UPDATE;"
+        )
+
+
+@cache
+def head() -> str:
+    """The revision that this version of ragdb needs."""
+    return max(path.name.split("_", 1)[0] for path in (migrations_folder() / "versions").glob("[0-9]*.py"))
+
+
+def current(conn: psycopg.Connection[Any]) -> str | None:
+    """The revision of the database; None without a schema."""
+    found = conn.execute("select to_regclass('ragdb.alembic_version') is not null").fetchone()
+    if not found or not found[0]:
+        return None
+    row = conn.execute("select version_num from ragdb.alembic_version").fetchone()
+    return row[0] if row else None
+
+
+def require(conn: psycopg.Connection[Any]) -> None:
+    """Passes where the schema is the one this version needs; else says which command makes it so."""
+    have, need = current(conn), head()
+    if have == need:
+        return
+    if have is None:
+        raise SchemaMissing(f"database {conn.info.dbname!r} has no ragdb schema yet; {_UPGRADE}")
+    if have < need:
+        raise SchemaBehind(f"database at {have}, this version needs {need}; {_UPGRADE}")
+    raise SchemaAhead(f"database at {have}, this version knows up to {need}; install the newer ragdb: pip install -U ragdb")
+
+
+def config(connection: Connection | None = None) -> Config:
+    """Alembic's configuration for ragdb's own migrations."""
+    from alembic.config import Config
+
+    made = Config()
+    made.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    if connection is not None:
+        made.attributes["connection"] = connection
+    return made
+
+
+def _migrate(target: Any, action: str, revision: str) -> None:
+    from alembic import command
+    from sqlalchemy import Connection, create_engine
+    from sqlalchemy.pool import NullPool
+
+    if isinstance(target, Connection):
+        getattr(command, action)(config(target), revision)
+        return
+    with connection(target) as conn:
+        preflight(conn)
+    engine = create_engine(sqlalchemy_url(target), poolclass=NullPool)
+    with engine.begin() as sa_connection:
+        getattr(command, action)(config(sa_connection), revision)
+
+
+def upgrade(target: Any, revision: str = "head") -> None:
+    """Brings a database (URL, Engine or SQLAlchemy Connection) to a revision; checks first, makes all or nothing."""
+    _migrate(target, "upgrade", revision)
+
+
+def downgrade(target: Any, revision: str) -> None:
+    """Takes a database back to a revision; `base` removes everything but the schema and its version table."""
+    _migrate(target, "downgrade", revision)

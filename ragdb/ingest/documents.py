@@ -1,0 +1,152 @@
+"""Adding, reading and deleting documents: everything slow first, then one short transaction.
+
+Without a session the document is embedded here and comes back `ready`. With the caller's session it is written in
+that transaction and comes back `queued`: a worker embeds it after the commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ragdb.context import Context
+from ragdb.db.caller import Caller, Row, from_json, one, value
+from ragdb.errors import EmbedderMismatch
+from ragdb.ingest import worker
+from ragdb.ingest.clean import clean_document, clean_text
+from ragdb.ingest.prepare import payload
+from ragdb.types import Added, Document, StoredDocument
+
+logger = logging.getLogger("ragdb.ingest")
+
+
+def add(context: Context, document: Document, *, session: Any = None, progress: worker.Progress | None = None) -> Added:
+    """Adds or changes one document; see RagDB.add."""
+    document, warnings = clean_document(document)
+    for warning in warnings:
+        logger.warning("%s: %s", document.uri, warning)
+    db = context.caller(session)
+    embedder = context.embedder(db)
+    _check_vectors(document, embedder.name, embedder.dimension)
+    chunking = context.chunking(db)
+    if document.title is None and context.info(db) is not None:
+        # The title stands above every chunk: one that is kept must be known before the text is cut.
+        kept = value(db.call("document_title", collection=context.collection, uri=document.uri))
+        document = dataclasses.replace(document, title=kept)
+    made = payload(document, chunking, warnings)
+
+    context.ensure_collection(db)
+    # Given vectors replace those that any twin of the text has, so they always pass through the queue.
+    row = one(db.call("put_document", collection=context.collection, document=made, options={"queue": document.vectors is not None}))
+    added = _added(row, made["warnings"])
+    if added.ingest_state == "queued" and (session is None or document.vectors is not None):
+        added = dataclasses.replace(added, ingest_state=_finish(context, db, added, document, progress))
+    if session is None and added.changed:
+        _refresh_stats(context, added.chunks)
+    return added
+
+
+def _finish(context: Context, db: Caller, added: Added, document: Document, progress: worker.Progress | None) -> Any:
+    job = worker.claim(db, document_id=added.document_id)
+    if job is None:
+        return _wait(db, added.document_id)
+    return worker.work(db, job, context.embedder(db), context.chunking(db), vectors=document.vectors, progress=progress)
+
+
+def _wait(db: Caller, document_id: int, seconds: float = 30.0) -> str:
+    """A worker was faster: what it makes of the document, or `processing` after a while."""
+    until = time.monotonic() + seconds
+    state = ""
+    while time.monotonic() < until:
+        state = str(value(db.call("document_state", document_id=document_id)))
+        if state not in ("queued", "processing"):
+            break
+        time.sleep(0.2)
+    return state
+
+
+def _check_vectors(document: Document, model: str, dimension: int) -> None:
+    for number, vector in enumerate(document.vectors or ()):
+        if len(vector) != dimension:
+            raise EmbedderMismatch(
+                f"vector {number} of {document.uri!r} has {len(vector)} dimensions, but {model!r} has {dimension}; "
+                "give vectors of the collection's model"
+            )
+
+
+def _added(row: Row, warnings: list[str]) -> Added:
+    return Added(
+        document_id=row["document_id"],
+        uri=row["uri"],
+        ingest_state=row["ingest_state"],
+        chunks=row["chunks"],
+        reused=row["reused"],
+        changed=row["changed"],
+        warnings=tuple(warnings),
+    )
+
+
+def _refresh_stats(context: Context, chunks: int) -> None:
+    """Looks at the document frequencies when the corpus may have moved by a fifth: a logarithmic number of times."""
+    context.written += chunks
+    if context.written > 0.2 * context.counted:
+        refresh_stats(context)
+
+
+def refresh_stats(context: Context) -> None:
+    """Counts document frequencies again if the corpus has moved enough."""
+    context.database.call("refresh_lexical_stats", collection=context.collection, only_if_moved=True)
+    info = context.info()
+    context.counted = info["n_chunks"] if info else 0
+    context.written = 0
+
+
+def drain(context: Context, *, progress: worker.Progress | None = None) -> Iterator[tuple[str, str, Exception | None]]:
+    """Works on everything of the collection that is due now; yields (uri, ingest_state, error) for each document."""
+    db = context.database
+    info = context.info()
+    if info is None:
+        return
+    while (job := worker.claim(db, collection=context.collection)) is not None:
+        try:
+            state = worker.work(db, job, context.embedder(), context.chunking(), progress=progress)
+        except Exception as error:
+            # Recorded with the job by `work`; one bad document must not stop the others.
+            logger.warning("%s: %s", job["uri"], error)
+            yield job["uri"], str(value(db.call("document_state", document_id=job["document_id"]))), error
+        else:
+            yield job["uri"], state, None
+    refresh_stats(context)
+
+
+def delete(context: Context, uri: str, *, session: Any = None) -> dict[str, int]:
+    """Deletes one document; the receipt counts what went with it."""
+    receipt = from_json(value(context.caller(session).call("delete_document", collection=context.collection, uri=clean_text(uri)[0])))
+    return {name: int(count) for name, count in receipt.items()}
+
+
+def get(context: Context, uri: str, *, session: Any = None) -> StoredDocument | None:
+    """One document with its text; None where there is none."""
+    rows = context.caller(session).call("get_document", collection=context.collection, uri=clean_text(uri)[0])
+    return _stored(rows[0]) if rows else None
+
+
+def listed(context: Context, where: Mapping[str, Any] | None = None) -> Iterator[StoredDocument]:
+    """The documents of the collection by uri, without their text; all statuses unless `where` says otherwise."""
+    filters = {"status": "any", **(where or {})}
+    after = ""
+    while rows := context.database.call("list_documents", collection=context.collection, where=filters, how_many=500, after_uri=after):
+        yield from map(_stored, rows)
+        after = rows[-1]["uri"]
+
+
+def chunks(context: Context, uri: str) -> list[Row]:
+    """The chunks of a document in order, as plain rows."""
+    return context.database.call("document_chunks", collection=context.collection, uri=clean_text(uri)[0])
+
+
+def _stored(row: Row) -> StoredDocument:
+    return StoredDocument(**{**row, "metadata": from_json(row["metadata"]), "warnings": tuple(row["warnings"])})

@@ -1,0 +1,121 @@
+"""A document to what `ragdb.put_document` stores: cut, labelled, with everything that needs no database done first."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from ragdb.chunkers import Chunking
+from ragdb.chunkers.header import fit_header, index_header
+from ragdb.errors import BadDocument
+from ragdb.types import Document, Section, Span
+
+_TEXT_SUFFIX = re.compile(r"\.(md|markdown|mdown|txt|text)$", re.IGNORECASE)
+_SPACE = re.compile(r"[\s#]+")
+_MAX_CHUNK = 60_000  # as the table's CHECK: bounds what one tsvector has to hold
+
+
+def payload(document: Document, chunking: Chunking, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """The `document` argument of `ragdb.put_document`: columns, sections and chunks. `document` is clean already."""
+    spans = document.chunks if document.chunks is not None else chunking.chunker.chunk(document, chunking.count_tokens)
+    recipe = _given_recipe(document) if document.chunks is not None else chunking.recipe
+    notes = list(warnings) + ([] if spans else ["no text to search: the document has no chunks"])
+    return {
+        "uri": document.uri,
+        "content": document.content,
+        "title": document.title,
+        "status": document.status,
+        "language": document.language,
+        "metadata": None if document.metadata is None else dict(document.metadata),
+        "updated_at": _moment(document.updated_at),
+        "review_after": _moment(document.review_after),
+        "owner": document.owner,
+        "version": document.version,
+        "source": document.source,
+        "warnings": notes,
+        "chunking": recipe,
+        **cut(document, spans, chunking),
+    }
+
+
+def cut(document: Document, spans: Sequence[Span], chunking: Chunking) -> dict[str, Any]:
+    """Spans as the `sections` and `chunks` of `ragdb.write_chunks`."""
+    sections = list(_sections(spans))
+    number = {id(section): n for n, section in enumerate(sections)}
+    labels = _labels(document.uri, spans)
+    chunks = []
+    for ordinal, (span, label) in enumerate(zip(spans, labels, strict=True)):
+        content = document.content[span.start : span.end]
+        if not content.strip():
+            raise BadDocument(f"chunk {ordinal} of {document.uri!r} ({span.start}-{span.end}) is blank; leave it out")
+        if len(content) > _MAX_CHUNK:
+            raise BadDocument(f"chunk {ordinal} of {document.uri!r} has {len(content)} characters; at most {_MAX_CHUNK}: cut it smaller")
+        header = fit_header(index_header(document.title, span.heading_path), chunking.max_tokens, chunking.count_tokens)
+        chunks.append(
+            {
+                "ordinal": ordinal,
+                "content": content,
+                "context": "\n".join(part for part in (header, span.context) if part),
+                "start": span.start,
+                "end": span.end,
+                "page": span.page,
+                "section": number[id(span.section)] if span.section else None,
+                "label": label,
+            }
+        )
+    return {
+        "sections": [
+            {
+                "ordinal": n,
+                "parent": number[id(section.parent)] if section.parent else None,
+                "heading": section.heading,
+                "level": section.level,
+                "path": list(section.path),
+                "start": section.start,
+                "end": section.end,
+            }
+            for n, section in enumerate(sections)
+        ],
+        "chunks": chunks,
+    }
+
+
+def _sections(spans: Sequence[Span]) -> Iterator[Section]:
+    """Every section that holds a chunk, its parents before it."""
+    seen: set[int] = set()
+    for span in spans:
+        chain = []
+        section = span.section
+        while section is not None and id(section) not in seen:
+            seen.add(id(section))
+            chain.append(section)
+            section = section.parent
+        yield from reversed(chain)
+
+
+def _labels(uri: str, spans: Sequence[Span]) -> Iterator[str]:
+    """`document#heading#00`: counted under each heading, so that a change in another section moves no label."""
+    stem = _TEXT_SUFFIX.sub("", uri)
+    counted: dict[str, int] = {}
+    for span in spans:
+        heading = _SPACE.sub("-", span.section.heading.strip().lower())[:60].strip("-") if span.section else ""
+        heading = heading or "top"
+        n = counted.get(heading, 0)
+        counted[heading] = n + 1
+        yield f"{stem}#{heading}#{n:02d}"
+
+
+def _given_recipe(document: Document) -> str:
+    digest = hashlib.sha256()
+    for span in document.chunks or ():
+        digest.update(repr((span.start, span.end, span.context, span.heading_path, span.page)).encode("utf-8", "replace"))
+    for vector in document.vectors or ():
+        digest.update(repr([float(x) for x in vector]).encode())
+    return f"given:{digest.hexdigest()[:16]}"
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None

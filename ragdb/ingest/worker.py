@@ -1,0 +1,102 @@
+"""Makes pending documents ready: claim a job, cut the text if nobody has, embed what lacks a vector, flip.
+
+No transaction is open while the model runs. Every write carries the job's lease token, so a worker that was too
+slow changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ragdb.chunkers import Chunking
+from ragdb.db.caller import Caller, Row, one, value
+from ragdb.embedders import embed_checked
+from ragdb.errors import ModelError, RagDBError, StaleLease
+from ragdb.ingest.prepare import cut
+from ragdb.protocols import Embedder
+from ragdb.types import Document
+
+logger = logging.getLogger("ragdb.ingest")
+
+Progress = Callable[[int], None]
+_BATCH = 16
+
+
+def worker_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def claim(db: Caller, *, collection: str | None = None, document_id: int | None = None) -> Row | None:
+    """The next job that is due, now leased to this process; None where nothing waits."""
+    rows = db.call("claim_jobs", worker=worker_name(), only_collection=collection, only_document=document_id)
+    return rows[0] if rows else None
+
+
+def work(
+    db: Caller,
+    job: Row,
+    embedder: Embedder,
+    chunking: Chunking,
+    *,
+    vectors: Sequence[Sequence[float]] | None = None,
+    progress: Progress | None = None,
+) -> str:
+    """Makes one claimed job's document ready; returns its new ingest_state. A failure is recorded, then raised.
+
+    `vectors`, one per chunk in order, are stored instead of embedding.
+    """
+    held = {"job_id": job["job_id"], "lease_token": job["lease_token"]}
+    try:
+        _cut_if_needed(db, job, held, chunking)
+        if vectors is not None:
+            places = db.call("revision_chunks", document_id=job["document_id"], revision=job["revision"])
+            _store(db, held, [row["chunk_id"] for row in places], vectors)
+        else:
+            _embed_missing(db, job, held, embedder, progress)
+        db.call("finish_job", **held)
+        return "ready"
+    except StaleLease:
+        logger.info("%s: another worker or a newer text has it now", job["uri"])
+        return str(value(db.call("document_state", document_id=job["document_id"])))
+    except Exception as error:
+        permanent = isinstance(error, RagDBError) and not (isinstance(error, ModelError) and error.transient)
+        _fail(db, held, job, error, permanent=permanent)
+        raise
+
+
+def _cut_if_needed(db: Caller, job: Row, held: dict[str, Any], chunking: Chunking) -> None:
+    text = one(db.call("job_text", job_id=job["job_id"]))
+    if text["is_cut"]:
+        return
+    document = Document(job["uri"], text["content"], title=text["title"])
+    parts = cut(document, chunking.chunker.chunk(document, chunking.count_tokens), chunking)
+    db.call("cut_job", **held, chunking=chunking.recipe, pieces=parts)
+
+
+def _embed_missing(db: Caller, job: Row, held: dict[str, Any], embedder: Embedder, progress: Progress | None) -> None:
+    todo = db.call("chunks_to_embed", document_id=job["document_id"], revision=job["revision"])
+    for start in range(0, len(todo), _BATCH):
+        batch = todo[start : start + _BATCH]
+        vectors = embed_checked(embedder, [row["body"] for row in batch])
+        _store(db, held, [row["chunk_id"] for row in batch], vectors)
+        if progress:
+            progress(len(batch))
+
+
+def _store(db: Caller, held: dict[str, Any], chunk_ids: list[int], vectors: Sequence[Sequence[float]]) -> None:
+    db.call("store_vectors", **held, chunk_ids=chunk_ids, numbers=[float(x) for vector in vectors for x in vector])
+
+
+def _fail(db: Caller, held: dict[str, Any], job: Row, error: Exception, *, permanent: bool) -> None:
+    # Full jitter: workers that failed together do not come back together.
+    delay = random.uniform(1, min(600, 2 ** job["attempts"] * 5))  # noqa: S311
+    reason = f"{type(error).__name__}: {error}"[:2000]
+    try:
+        db.call("fail_job", **held, reason=reason, permanent=permanent, delay=f"{delay:.0f} seconds")
+    except StaleLease:
+        logger.info("%s failed, but is no longer ours: %s", job["uri"], reason)

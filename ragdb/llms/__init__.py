@@ -1,0 +1,1 @@
+"""Language models. One file an adapter; a server that speaks OpenAI's interface needs no new one."""

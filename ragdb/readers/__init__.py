@@ -1,0 +1,57 @@
+"""Files to documents: the suffix picks the reader, and each reader is one file in this folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from ragdb.errors import ConfigError, UnreadableFile
+from ragdb.protocols import Reader
+from ragdb.readers.decode import shown
+from ragdb.types import Document
+
+# suffix, in lower case, to the module of this package that reads it
+SUFFIXES: Mapping[str, str] = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".txt": "text",
+    ".text": "text",
+    ".log": "text",
+    ".csv": "text",
+    ".tsv": "text",
+}
+
+
+def read_file(path: str | Path, *, root: str | Path | None = None) -> Document:
+    """Returns the file as a document: `uri` is its path below `root` (else its name), `source` its absolute path.
+
+    Raises UnreadableFile (no reader for the suffix, binary, unknown encoding, not there) and ConfigError (not below root).
+    """
+    path = Path(path)
+    name = SUFFIXES.get(path.suffix.lower())
+    if name is None:
+        raise UnreadableFile(
+            f"{shown(path)}: no reader for {path.suffix or 'a file without suffix'}; ragdb reads {', '.join(SUFFIXES)}: "
+            "convert it, or pass its text as a Document"
+        )
+    document = _reader(name).read(path)
+    return dataclasses.replace(document, uri=_uri(path, root), source=shown(os.path.abspath(path)))
+
+
+def _reader(name: str) -> Reader:
+    # imported when a file asks for it: YAML and Markdown are not needed to import ragdb
+    module = importlib.import_module(f"ragdb.readers.{name}")
+    return cast(Reader, module.READER)
+
+
+def _uri(path: Path, root: str | Path | None) -> str:
+    if root is None:
+        return shown(path.name)
+    for whole, above in ((path.absolute(), Path(root).absolute()), (path.resolve(), Path(root).resolve())):
+        if whole.is_relative_to(above):
+            return shown(whole.relative_to(above).as_posix())
+    raise ConfigError(f"{shown(path)} is not below {shown(root)}; give the folder that the file is in, or no root")

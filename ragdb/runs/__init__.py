@@ -1,0 +1,1 @@
+"""Runs: what every question left behind, recorded, logged and explained."""

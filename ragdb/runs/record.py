@@ -1,0 +1,135 @@
+"""The recorder: times each stage, keeps its trace, logs it, and stores the run. Stages never see it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+
+from ragdb.db.caller import Caller, value
+from ragdb.types import Answer, Citation, Hit, Outcome, Passage, Ranking, StageTrace
+
+logger = logging.getLogger("ragdb.run")
+
+T = TypeVar("T")
+_LOGGED = 10
+_SNIPPET = 90
+
+
+class Recorder:
+    """One run's trace. Not shared between threads: what ran in a thread is added with `took`."""
+
+    def __init__(self, *, collection: str, verb: str, question: str, where: Mapping[str, Any], pipeline: Mapping[str, Any], k: int) -> None:
+        self._head = {"collection": collection, "verb": verb, "question": question, "where": dict(where), "pipeline": dict(pipeline), "k": k}
+        self._began = time.perf_counter()
+        self._texts: dict[int, Hit] = {}
+        self._logged = 0
+        self.stages: list[StageTrace] = []
+        self.usage: dict[str, Any] = {}
+
+    def stage(self, stage: str, work: Callable[[], Outcome[T]], *, name: str = "") -> T:
+        """Runs one stage and records it."""
+        began = time.perf_counter()
+        outcome = work()
+        self.took(stage, name, outcome, (time.perf_counter() - began) * 1000)
+        return outcome.value
+
+    def took(self, stage: str, name: str, outcome: Outcome[Any], ms: float, *, query: str | None = None) -> None:
+        """Records a stage that has run; `ms` is its time in milliseconds."""
+        ids, scores = self._ids(outcome.value)
+        dropped = {why: tuple(which) for why, which in outcome.dropped.items()}
+        self.stages.append(StageTrace(len(self.stages) + 1, stage, name, round(ms, 2), ids, scores, dropped, outcome.note, query=query))
+        # A leg knows ids only: its lines wait until fuse brings the texts.
+        if stage != "retrieve":
+            self._log()
+
+    def _ids(self, made: Any) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        if isinstance(made, Ranking):
+            self._texts |= {hit.chunk_id: hit for hit in made.hits}
+            return made.chunk_ids, made.scores
+        if isinstance(made, Answer):
+            return tuple(c.chunk_id for c in made.citations), tuple(float(c.number) for c in made.citations)
+        if isinstance(made, tuple) and made and isinstance(made[0], Passage):
+            return tuple(p.chunk_id for p in made), tuple(p.score for p in made)
+        if isinstance(made, tuple):
+            ids = tuple(i for i in made if isinstance(i, int))
+            return ids, tuple(self._texts[i].evidence if i in self._texts else 0.0 for i in ids)
+        return (), ()
+
+    def _log(self) -> None:
+        fresh, self._logged = self.stages[self._logged :], len(self.stages)
+        if not logger.isEnabledFor(logging.INFO):
+            return
+        numbers = numbered(self.stages)
+        for trace in fresh:
+            logger.info("%s", header(trace, numbers[trace.step]))
+            for chunk_id, score in list(zip(trace.chunk_ids, trace.scores, strict=True))[:_LOGGED]:
+                hit = self._texts.get(chunk_id)
+                logger.info("   %.4f | %s | %s", score, hit.label if hit else f"chunk {chunk_id}", _snippet(hit.content) if hit else "")
+
+    def store(self, db: Caller, *, answer: Answer | None = None, passages: Sequence[Passage] = (), vector: Any = None, model: str = "") -> int | None:
+        """Stores the run and returns its id; None, with a warning, where it could not be stored. An answer is never lost for its trace."""
+        self._log()
+        run = {
+            **self._head,
+            "ms": round((time.perf_counter() - self._began) * 1000, 2),
+            "usage": {**self.usage, **(answer.usage if answer else {})},
+            "outcome": answer.outcome if answer else None,
+            "mode": answer.mode if answer else None,
+            "answer": answer.text if answer else None,
+            "document_ids": sorted({p.document_id for p in passages}),
+            "stages": [_stage_row(trace) for trace in self.stages],
+            "citations": [_citation_row(c) for c in answer.citations] if answer else [],
+        }
+        try:
+            if vector is not None:
+                db.call("keep_query_vector", question=self._head["question"], model=model, numbers=list(vector))
+            run_id = value(db.call("record_run", run=run))
+        except psycopg.Error as error:
+            logger.warning("the run could not be recorded: %s", error)
+            return None
+        return int(run_id) if run_id is not None else None
+
+
+def numbered(stages: Sequence[StageTrace]) -> dict[int, str]:
+    """`1`, `2a`, `2b`, `3`: one number a stage, a letter for each of several lists."""
+    numbers: dict[int, str] = {}
+    n = 0
+    for i, trace in enumerate(stages):
+        same = [t.step for t in stages if t.stage == trace.stage]
+        n += i == 0 or stages[i - 1].stage != trace.stage
+        numbers[trace.step] = f"{n}{chr(ord('a') + same.index(trace.step))}" if len(same) > 1 and len(same) <= 26 else str(n)
+    return numbers
+
+
+def header(trace: StageTrace, number: str) -> str:
+    """`2b retrieve semantic -> 5 chunks  (12 ms)`, with the stage's note."""
+    name = f" {trace.name}" if trace.name else ""
+    note = f"  {trace.note}" if trace.note else ""
+    return f"{number} {trace.stage}{name} -> {len(trace.chunk_ids)} chunks  ({trace.ms:.0f} ms){note}"
+
+
+def _snippet(text: str) -> str:
+    return " ".join(text[: 4 * _SNIPPET].split())[:_SNIPPET]
+
+
+def _stage_row(trace: StageTrace) -> dict[str, Any]:
+    return {
+        "step": trace.step,
+        "parent": trace.parent,
+        "stage": trace.stage,
+        "name": trace.name,
+        "query": trace.query,
+        "chunk_ids": list(trace.chunk_ids),
+        "scores": list(trace.scores),
+        "dropped": {why: list(ids) for why, ids in trace.dropped.items()},
+        "note": trace.note,
+        "ms": trace.ms,
+    }
+
+
+def _citation_row(citation: Citation) -> dict[str, Any]:
+    return {**citation.to_dict(), "heading_path": list(citation.heading_path)}

@@ -1,0 +1,27 @@
+"""validate: which hits stand as evidence. Without any, the answer is "not in the documents".
+
+A hit is evidence when it holds a word of the question that few chunks hold (`rare`: at most a twentieth of them)
+and enough of what the question asks about (`evidence`: the share of its content words, by idf), or when its
+cosine passes the model's calibrated floor. Two-character lexemes with hiragana are no content words.
+"""
+
+from __future__ import annotations
+
+from ragdb.types import Hit, Outcome, Ranking
+
+# docs/pipeline.md, "Evidence": calibrated on questions with and without an answer.
+MIN_SHARE = 0.34
+
+
+def is_evidence(hit: Hit, floor: float | None) -> bool:
+    """Whether one hit is evidence for its question; `floor` is the embedding model's cosine floor, None: no floor."""
+    if floor is not None and hit.similarity is not None and hit.similarity >= floor:
+        return True
+    return bool(hit.rare) and hit.evidence >= MIN_SHARE
+
+
+def evident(ranking: Ranking, floor: float | None) -> Outcome[tuple[int, ...]]:
+    """Chunk ids of the hits that are evidence, in their order."""
+    ids = tuple(hit.chunk_id for hit in ranking.hits if is_evidence(hit, floor))
+    weak = tuple(hit.chunk_id for hit in ranking.hits if hit.chunk_id not in set(ids))
+    return Outcome(ids, {"no evidence": weak} if weak else {}, f"{len(ids)} of {len(ranking.hits)} hits are evidence")

@@ -1,0 +1,57 @@
+-- Text to lexemes, the same for chunks and questions.
+--
+-- 1. Fold: NFKC (full-width letters, half-width kana), lower case.
+-- 2. Scripts written without spaces (Japanese, Chinese, Korean, Thai, Lao, Khmer, Burmese): every run becomes
+--    overlapping two-character lexemes. The last character of a run is a lexeme too, so that each single
+--    character begins some lexeme and a one-character question can be matched by prefix.
+-- 3. Everything else: the collection's text-search configuration, punctuation read as space.
+-- 4. Identifiers (ERR_CONN_RESET, v3.2, KZ-4410-B, example.com/a) are kept whole as well as by part.
+--
+-- Never raises: at most 60,000 characters are read, and words above 2 kB are left out as PostgreSQL does.
+create or replace function ragdb.analyze(body text, config regconfig) returns tsvector
+language plpgsql immutable parallel safe strict
+set search_path from current
+-- "word is too long to be indexed" is no news for who searches
+set client_min_messages = error
+as $function$
+declare
+  unspaced constant text := '[\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u3096\u3099-\u309f'
+    '\u30a1-\u30fa\u30fc-\u30ff\u3100-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff'
+    '\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u104f\u1780-\u17d3]';
+  joined constant text := '[[:alnum:]]+(?:[-_./:@#~+]+[[:alnum:]]+)+';
+  folded text := lower(left(normalize(left(body, 60000), nfkc), 60000));
+  spaced text := folded;
+  result tsvector;
+  extra text;
+begin
+  if folded ~ unspaced then
+    spaced := regexp_replace(folded, unspaced, ' ', 'g');
+  end if;
+
+  result := to_tsvector(config, translate(spaced, '-_./:@#\<>&~=+*%^|"`$()[]{}!?;,', repeat(' ', 32)));
+
+  if spaced ~ joined then
+    select string_agg(format('''%s'':%s', m.match[1], least(m.n, 16383)), ' ')
+      into extra
+      from regexp_matches(spaced, joined, 'g') with ordinality as m(match, n)
+     where octet_length(m.match[1]) <= 500;
+    result := result || coalesce(extra, '')::tsvector;
+  end if;
+
+  if spaced is distinct from folded then
+    select string_agg(format('''%s'':%s', l.lexeme, least(l.n, 16383)), ' ' order by l.n)
+      into extra
+      from (select case when lead(c.ch) over w is null or lead(c.ch) over w !~ unspaced then c.ch
+                        else c.ch || lead(c.ch) over w end as lexeme,
+                   c.n
+              from unnest(string_to_array(folded, null)) with ordinality as c(ch, n)
+            window w as (order by c.n)) l
+     where l.lexeme ~ ('^' || unspaced);
+    result := result || coalesce(extra, '')::tsvector;
+  end if;
+
+  return result;
+end
+$function$;
+comment on function ragdb.analyze(text, regconfig) is
+  'Text to lexemes: two-character lexemes for scripts without spaces, the text-search configuration for the others, identifiers whole and by part. Never raises.';

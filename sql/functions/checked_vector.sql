@@ -1,0 +1,32 @@
+-- A caller's numbers as a vector of length 1, or an error that names what is wrong with them.
+create or replace function ragdb.checked_vector(numbers double precision[], dims integer, model text) returns vector
+language plpgsql immutable
+set search_path from current
+as $function$
+declare
+  norm double precision;
+begin
+  if cardinality(numbers) <> dims then
+    raise exception 'the vector has % numbers, but model "%" has %', cardinality(numbers), model, dims
+      using errcode = 'RD003', hint = 'Embed with the collection''s own model.';
+  end if;
+  select sqrt(sum(n * n)) into norm from unnest(numbers) n;
+  if norm is null or norm = 'NaN' or norm = 'infinity' or norm = 0 or array_position(numbers, null) is not null then
+    raise exception 'the vector for model "%" has null, NaN, infinite or only zero numbers', model
+      using errcode = 'RD003', hint = 'Look at what the embedder returned.';
+  end if;
+  -- divided first: pgvector holds single precision
+  return (select array_agg(n / norm order by i) from unnest(numbers) with ordinality u(n, i))::vector;
+end
+$function$;
+comment on function ragdb.checked_vector(double precision[], integer, text) is 'Numbers to a vector of length 1; an error where they cannot be one.';
+
+-- Whether the HNSW index of a model is there and complete.
+create or replace function ragdb.hnsw_is_valid(model_id bigint) returns boolean
+language sql stable
+set search_path from current
+as $function$
+  select exists (select from pg_index i
+                  where i.indexrelid = to_regclass(format('ragdb.embedding_hnsw_%s', model_id)) and i.indisvalid and i.indisready)
+$function$;
+comment on function ragdb.hnsw_is_valid(bigint) is 'Whether the HNSW index of a model is there and complete.';

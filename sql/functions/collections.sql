@@ -1,0 +1,80 @@
+-- Registers a vector set, or finds it. Another dimension under the same name is refused with both numbers.
+create or replace function ragdb.register_model(
+  model text, dims integer, query_prefix text default '', passage_prefix text default '', max_tokens integer default 512,
+  evidence_floor double precision default null)
+returns bigint
+language plpgsql
+set search_path from current
+as $function$
+declare
+  m ragdb.embedding_model;
+begin
+  insert into ragdb.embedding_model (name, dims, query_prefix, passage_prefix, max_tokens, evidence_floor)
+  values (model, dims, query_prefix, passage_prefix, max_tokens, evidence_floor)
+  on conflict (name) do nothing;
+  select * into strict m from ragdb.embedding_model e where e.name = model;
+  if m.dims <> dims or m.query_prefix <> query_prefix or m.passage_prefix <> passage_prefix then
+    raise exception 'model "%" is recorded with % dimensions and prefixes "%", "%", but now has % and "%", "%"',
+      model, m.dims, m.query_prefix, m.passage_prefix, dims, query_prefix, passage_prefix
+      using errcode = 'RD003', hint = 'Use the recorded model, or give the other one a name of its own.';
+  end if;
+  return m.model_id;
+end
+$function$;
+comment on function ragdb.register_model(text, integer, text, text, integer, double precision) is
+  'Registers an embedding model and returns its id; refuses another dimension or other prefixes under a known name.';
+
+-- Makes a collection, or finds it. settings: text_search_config, k1, b, pivot_length, exact_limit, candidate_budget.
+-- A collection keeps its model: another one is refused with both names.
+create or replace function ragdb.create_collection(collection text, model_id bigint default null, settings jsonb default '{}')
+returns bigint
+language plpgsql
+set search_path from current
+as $function$
+declare
+  c ragdb.collection;
+begin
+  select * into c from ragdb.collection x where x.name = collection;
+  if not found then
+    -- raises here, with its name, if there is no such configuration
+    perform coalesce(settings ->> 'text_search_config', 'pg_catalog.english')::regconfig;
+    insert into ragdb.collection (name, active_model_id, text_search_config, k1, b, pivot_length, exact_limit, candidate_budget)
+    values (collection, model_id,
+            coalesce(settings ->> 'text_search_config', 'pg_catalog.english'),
+            coalesce((settings ->> 'k1')::double precision, 1.2), coalesce((settings ->> 'b')::double precision, 0.75),
+            coalesce((settings ->> 'pivot_length')::double precision, 120),
+            coalesce((settings ->> 'exact_limit')::integer, 10000), coalesce((settings ->> 'candidate_budget')::integer, 4000))
+    on conflict (name) do nothing;
+    select * into strict c from ragdb.collection x where x.name = collection;
+  end if;
+  if c.active_model_id is null and model_id is not null then
+    update ragdb.collection x set active_model_id = model_id where x.collection_id = c.collection_id;
+  elsif c.active_model_id <> model_id then
+    raise exception 'collection "%" is embedded with "%" (% dimensions), not with "%" (% dimensions)', collection,
+      (select name from ragdb.embedding_model e where e.model_id = c.active_model_id),
+      (select dims from ragdb.embedding_model e where e.model_id = c.active_model_id),
+      (select name from ragdb.embedding_model e where e.model_id = create_collection.model_id),
+      (select dims from ragdb.embedding_model e where e.model_id = create_collection.model_id)
+      using errcode = 'RD003', hint = 'Use the collection''s model, or another collection.';
+  end if;
+  return c.collection_id;
+end
+$function$;
+comment on function ragdb.create_collection(text, bigint, jsonb) is
+  'Makes a collection and returns its id, or returns that of an existing one; refuses another model than its own.';
+
+-- A collection with its active model, for clients; no row where there is none.
+create or replace function ragdb.collection_info(collection text)
+returns table (collection_id bigint, model_id bigint, model text, dims integer, evidence_floor double precision, n_documents bigint, n_chunks bigint)
+language sql stable
+security definer
+set search_path from current
+as $function$
+  select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, n.documents, n.chunks
+    from ragdb.collection c
+    left join ragdb.embedding_model m on m.model_id = c.active_model_id
+    cross join lateral (select count(*) as documents, coalesce(sum(d.n_chunks), 0) as chunks
+                          from ragdb.document d where d.collection_id = c.collection_id) n
+   where c.name = collection and c.collection_id = any (ragdb.readable_collections())
+$function$;
+comment on function ragdb.collection_info(text) is 'A collection with its active embedding model and its size; no row where there is none.';

@@ -1,0 +1,28 @@
+-- The funnel of a run: every stage in order, what came out of it with rank and score, what fell and why.
+--   select * from ragdb.explain(42);
+create or replace function ragdb.explain(run_id bigint, "top" integer default 10)
+returns table (step integer, stage text, name text, rank integer, score double precision, label text, snippet text, fell text, chunk_id bigint, ms double precision, note text)
+language plpgsql stable
+security definer
+set search_path from current
+as $function$
+begin
+  if not exists (select from ragdb.run r join ragdb.collection c on c.name = r.collection
+                  where r.run_id = explain.run_id and c.collection_id = any (ragdb.readable_collections())) then
+    raise exception 'run % does not exist', explain.run_id
+      using errcode = 'RD009', hint = 'Look at: select run_id, question from ragdb.run order by run_id desc limit 10';
+  end if;
+  return query
+  select s.step, s.stage, s.name, c.rank, c.score,
+         coalesce(p.label, case when c.chunk_id is not null then format('chunk %s (no longer there)', c.chunk_id) end),
+         left(regexp_replace(k.content, '\s+', ' ', 'g'), 100), c.fell, c.chunk_id, s.ms, s.note
+    from ragdb.run_stage s
+    left join ragdb.run_candidate c on c.run_id = s.run_id and c.step = s.step and (c.rank <= "top" or c.fell is not null)
+    left join ragdb.chunk k on k.chunk_id = c.chunk_id
+    left join ragdb.document d on d.document_id = k.document_id
+    left join ragdb.chunk_place p on p.chunk_id = c.chunk_id and p.document_id = d.document_id and p.revision = d.ready_revision
+   where s.run_id = explain.run_id
+   order by s.step, c.rank nulls last, c.chunk_id;
+end
+$function$;
+comment on function ragdb.explain(bigint, integer) is 'The funnel of a run: each stage, its chunks with rank and score, and what fell and why.';

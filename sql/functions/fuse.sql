@@ -1,0 +1,72 @@
+-- The fuse stage: rrf_fuse over the legs' lists, then, in one snapshot, what may be seen of it now: chunks that are
+-- gone or not yet visible fall out, chunks of the same indexed text become one (the others are its aliases).
+-- Content comes for the first `content_for` rows. Options: weights, rrf_k (60), content_for (50), model_id, vector.
+--
+-- evidence: the share (0 to 1) of the question's content words, weighted by idf, that the chunk holds.
+-- matched:  those words with their idf. rare: those of them that stand in at most a twentieth of the chunks.
+-- similarity: cosine of chunk and question, where `options.vector` is given.
+create or replace function ragdb.fuse(lists jsonb, question text, collection text default 'default', options jsonb default '{}')
+returns table (
+  rank integer, chunk_id bigint, score double precision, ranks jsonb, aliases bigint[],
+  label text, document_id bigint, uri text, title text, heading_path text[], status text,
+  context text, content text, start_at integer, end_at integer, page integer, metadata jsonb,
+  similarity double precision, evidence double precision, matched jsonb, rare text[])
+language plpgsql stable
+security definer
+set search_path from current
+as $function$
+declare
+  c ragdb.collection := ragdb.readable_collection(collection);
+  content_for integer := coalesce((options ->> 'content_for')::integer, 50);
+  m ragdb.embedding_model;
+  q vector;
+begin
+  select * into m from ragdb.embedding_model e where e.model_id = coalesce((options ->> 'model_id')::bigint, c.active_model_id);
+  if found and jsonb_typeof(options -> 'vector') = 'array' then
+    q := ragdb.checked_vector(array(select jsonb_array_elements_text(options -> 'vector')::double precision), m.dims, m.name);
+  end if;
+
+  return query
+  with fused as materialized (
+    select f.chunk_id, f.score, f.ranks
+      from ragdb.rrf_fuse(lists, coalesce(options -> 'weights', '{}'), coalesce((options ->> 'rrf_k')::integer, 60)) f),
+  visible as materialized (
+    select f.chunk_id, f.score, f.ranks,
+           row_number() over same as copy,
+           array_agg(f.chunk_id) over (partition by ch.text_hash) as copies,
+           ch.document_id, ch.context, ch.content, ch.lexemes
+      from fused f
+      join ragdb.chunk ch on ch.chunk_id = f.chunk_id
+      join ragdb.document d on d.document_id = ch.document_id and ch.born_revision <= d.ready_revision
+     where d.collection_id = c.collection_id
+    window same as (partition by ch.text_hash order by f.score desc, f.chunk_id)),
+  ranked as (
+    select v.*, row_number() over (order by v.score desc, v.chunk_id)::integer as r
+      from visible v where v.copy = 1),
+  word as materialized (
+    select w.word, w.idf, w.ndoc <= greatest(1, coalesce(s.n_chunks, 0) / 20) as is_rare, w.lone
+      from ragdb.lexical_query(question, collection) w
+      left join ragdb.lexical_stats s on s.collection_id = c.collection_id
+     where w.content)
+  select x.r, x.chunk_id, x.score, x.ranks, array_remove(x.copies, x.chunk_id),
+         p.label, x.document_id, d.uri, d.title, coalesce(sec.path, '{}'), d.status,
+         x.context, x.content, p.start_at, p.end_at, p.page, d.metadata,
+         case when q is not null then (select 1 - (e.v <=> q) from ragdb.embedding e where e.chunk_id = x.chunk_id and e.model_id = m.model_id) end,
+         coalesce(hit.share, 0), coalesce(hit.matched, '{}'), coalesce(hit.rare, '{}')
+    from ranked x
+    join ragdb.document d on d.document_id = x.document_id
+    join ragdb.chunk_place p on p.chunk_id = x.chunk_id and p.document_id = x.document_id and p.revision = d.ready_revision
+    left join ragdb.section sec on sec.section_id = p.section_id
+    left join lateral (
+      select sum(w.idf) filter (where h.holds) / nullif(sum(w.idf), 0) as share,
+             jsonb_object_agg(w.word, round(w.idf::numeric, 4)) filter (where h.holds) as matched,
+             array_agg(w.word order by w.word) filter (where h.holds and w.is_rare) as rare
+        from word w,
+             lateral (select case when w.lone then x.lexemes @@ ('''' || w.word || ''':*')::tsquery
+                                  else w.word = any (tsvector_to_array(x.lexemes)) end as holds) h) hit on true
+   where x.r <= content_for
+   order by x.r;
+end
+$function$;
+comment on function ragdb.fuse(jsonb, text, text, jsonb) is
+  'Lists of chunk ids to one ranking with text: RRF, visibility checked again, same text once, evidence for the question.';

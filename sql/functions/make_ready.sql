@@ -1,0 +1,57 @@
+-- The chunks of a revision that lack a vector of the collection's active model, with the text to embed.
+create or replace function ragdb.chunks_to_embed(document_id bigint, revision integer)
+returns table (chunk_id bigint, body text)
+language sql stable
+set search_path from current
+as $function$
+  select k.chunk_id, case when k.context = '' then k.content else k.context || E'\n' || k.content end
+    from ragdb.chunk_place p
+    join ragdb.chunk k using (chunk_id)
+    join ragdb.document d on d.document_id = p.document_id
+    join ragdb.collection c on c.collection_id = d.collection_id
+   where p.document_id = chunks_to_embed.document_id and p.revision = chunks_to_embed.revision
+     and not exists (select from ragdb.embedding e where e.chunk_id = k.chunk_id and e.model_id = c.active_model_id)
+   order by p.ordinal
+$function$;
+comment on function ragdb.chunks_to_embed(bigint, integer) is 'Chunks of a revision without a vector of the active model, with the text to embed.';
+
+-- The flip: one statement makes the pending revision the one that answers and removes what it no longer has. A reader
+-- sees all of the old or all of the new. Returns false where that revision is not pending (any more).
+create or replace function ragdb.make_ready(document_id bigint, revision integer) returns boolean
+language plpgsql
+set search_path from current
+as $function$
+declare
+  missing bigint;
+begin
+  select count(*) into missing from ragdb.chunks_to_embed(make_ready.document_id, make_ready.revision);
+  if missing > 0 then
+    raise exception 'document %, revision %: % chunks have no vector yet', make_ready.document_id, make_ready.revision, missing
+      using errcode = 'RD007', hint = 'Let a worker finish it: ragdb worker --once';
+  end if;
+  with flipped as (
+    update ragdb.document d
+       set ready_revision = r.revision, pending_revision = null, title = r.title, content_hash = r.content_hash,
+           n_chunks = (select count(*) from ragdb.chunk_place p where p.document_id = r.document_id and p.revision = r.revision),
+           ingest_state = 'ready', last_error = null, ready_at = now()
+      from ragdb.document_revision r
+     where d.document_id = make_ready.document_id and d.pending_revision = make_ready.revision
+       and r.document_id = d.document_id and r.revision = d.pending_revision
+    returning d.document_id),
+  done as (
+    delete from ragdb.job j using flipped f where j.document_id = f.document_id and j.revision = make_ready.revision),
+  places as (
+    delete from ragdb.chunk_place p using flipped f where p.document_id = f.document_id and p.revision < make_ready.revision),
+  sections as (
+    delete from ragdb.section s using flipped f where s.document_id = f.document_id and s.revision < make_ready.revision),
+  texts as (
+    delete from ragdb.document_revision r using flipped f where r.document_id = f.document_id and r.revision < make_ready.revision),
+  chunks as (
+    delete from ragdb.chunk k using flipped f
+     where k.document_id = f.document_id
+       and not exists (select from ragdb.chunk_place p where p.chunk_id = k.chunk_id and p.revision = make_ready.revision))
+  select count(*) into missing from flipped;
+  return missing = 1;
+end
+$function$;
+comment on function ragdb.make_ready(bigint, integer) is 'Flips a document to its pending revision in one statement; refuses while a chunk lacks its vector.';

@@ -1,0 +1,127 @@
+-- Writing a document. The new text becomes a pending revision; the old one answers until ragdb.make_ready() flips.
+
+-- Line ends as LF, no byte order mark: a file whose line ends alone changed is unchanged.
+create or replace function ragdb.clean_text(body text) returns text
+language sql immutable parallel safe
+set search_path from current
+as $function$
+  select replace(replace(regexp_replace(body, '^\ufeff+', ''), E'\r\n', E'\n'), E'\r', E'\n')
+$function$;
+comment on function ragdb.clean_text(text) is 'Text with LF line ends and without a byte order mark.';
+
+create or replace function ragdb.content_hash(title text, content text) returns bytea
+language sql immutable parallel safe
+set search_path from current
+as $function$
+  select sha256(convert_to(coalesce(title, '') || chr(31) || content, 'UTF8'))
+$function$;
+comment on function ragdb.content_hash(text, text) is 'What tells whether a document''s text is still the same: sha256 of title and content.';
+
+-- `document`: {"uri", "content", "title"?, "status"?, "language"?, "owner"?, "version"?, "updated_at"?, "review_after"?,
+-- "metadata"?, "source"?, "warnings"?, "chunking"?, "sections"?: [...], "chunks"?: [...]}; see ragdb.write_chunks().
+-- A key that is not there (or null) keeps what the document has. Without "chunks" the worker cuts the text.
+-- The same text again costs one SELECT, and one UPDATE if a column differs. Returns ingest_state `ready` at once
+-- where nothing has to be embedded.
+create or replace function ragdb.put_document(collection text, document jsonb, options jsonb default '{}')
+returns table (document_id bigint, uri text, revision integer, ingest_state text, chunks integer, reused integer, changed boolean)
+language plpgsql
+security definer
+set search_path from current
+as $function$
+declare
+  c ragdb.collection := ragdb.readable_collection(collection);
+  d ragdb.document;
+  given_uri text := document ->> 'uri';
+  body text := ragdb.clean_text(document ->> 'content');
+  -- a document keeps its title unless told otherwise
+  new_title text;
+  new_hash bytea;
+  current_chunking text;
+  rev integer;
+  n_written integer := 0;
+  n_reused integer := 0;
+begin
+  if coalesce(given_uri, '') = '' or body is null then
+    raise exception 'a document needs a uri and a content' using errcode = 'RD004',
+      hint = 'select * from ragdb.submit_document(''help'', ''article/1'', ''text of the article'')';
+  end if;
+
+  select * into d from ragdb.document x where x.collection_id = c.collection_id and x.uri = given_uri;
+  if not found then
+    insert into ragdb.document (collection_id, uri) values (c.collection_id, given_uri)
+    on conflict on constraint document_collection_id_uri_key do nothing;
+    select * into strict d from ragdb.document x where x.collection_id = c.collection_id and x.uri = given_uri for update;
+  end if;
+
+  if ragdb.document_differs(d, document) then
+    update ragdb.document x
+       set status = coalesce(document ->> 'status', x.status),
+           language = coalesce(document ->> 'language', x.language),
+           owner = coalesce(document ->> 'owner', x.owner),
+           version = coalesce(document ->> 'version', x.version),
+           updated_at = coalesce(ragdb.as_timestamp(document ->> 'updated_at'), x.updated_at),
+           review_after = coalesce(ragdb.as_timestamp(document ->> 'review_after'), x.review_after),
+           metadata = coalesce(nullif(document -> 'metadata', 'null'), x.metadata),
+           source = coalesce(document ->> 'source', x.source),
+           warnings = case when jsonb_typeof(document -> 'warnings') = 'array'
+                           then array(select jsonb_array_elements_text(document -> 'warnings')) else x.warnings end
+     where x.document_id = d.document_id;
+  end if;
+
+  new_title := coalesce(document ->> 'title', d.title);
+  new_hash := ragdb.content_hash(new_title, body);
+  select r.chunking into current_chunking
+    from ragdb.document_revision r where r.document_id = d.document_id and r.revision = d.ready_revision;
+  if d.ready_revision > 0 and d.content_hash = new_hash
+     and current_chunking is not distinct from coalesce(document ->> 'chunking', current_chunking) then
+    if d.pending_revision is not null or d.ingest_state <> 'ready' then
+      -- back to the text that answers: what was being prepared is not wanted any more
+      perform ragdb.drop_pending(d.document_id);
+      update ragdb.document x set ingest_state = 'ready', last_error = null where x.document_id = d.document_id;
+    end if;
+    return query select d.document_id, d.uri, d.ready_revision, 'ready'::text, d.n_chunks, d.n_chunks, false;
+    return;
+  end if;
+
+  select * into strict d from ragdb.document x where x.document_id = d.document_id for update;
+  if d.pending_revision is not null and exists (
+       select from ragdb.document_revision r join ragdb.job j on j.document_id = r.document_id and j.revision = r.revision
+        where r.document_id = d.document_id and r.revision = d.pending_revision and r.content_hash = new_hash
+          and r.chunking is not distinct from (document ->> 'chunking')) then
+    -- the same text waits already; a failed job gets another chance
+    update ragdb.job j set state = 'queued', attempts = 0, run_after = now(), lease_token = null, leased_until = null, leased_by = null, last_error = null
+     where j.document_id = d.document_id and j.state = 'failed';
+    if found then
+      update ragdb.document x set ingest_state = 'queued', last_error = null where x.document_id = d.document_id;
+    end if;
+    return query
+    select d.document_id, d.uri, d.pending_revision, x.ingest_state,
+           (select count(*)::integer from ragdb.chunk_place p where p.document_id = d.document_id and p.revision = d.pending_revision), 0, false
+      from ragdb.document x where x.document_id = d.document_id;
+    return;
+  end if;
+
+  rev := greatest(d.ready_revision, coalesce(d.pending_revision, 0)) + 1;
+  perform ragdb.drop_pending(d.document_id);
+  insert into ragdb.document_revision (document_id, revision, title, content, content_hash)
+  values (d.document_id, rev, new_title, body, new_hash);
+  update ragdb.document x
+     set pending_revision = rev, ingest_state = 'queued', last_error = null,
+         title = case when x.ready_revision = 0 then new_title else x.title end
+   where x.document_id = d.document_id;
+
+  if jsonb_typeof(document -> 'chunks') = 'array' then
+    select w.written, w.reused into n_written, n_reused
+      from ragdb.write_chunks(d.document_id, rev, document ->> 'chunking', coalesce(document -> 'sections', '[]'), document -> 'chunks') w;
+    if not exists (select from ragdb.chunks_to_embed(d.document_id, rev)) and not coalesce((options ->> 'queue')::boolean, false) then
+      perform ragdb.make_ready(d.document_id, rev);
+      return query select d.document_id, d.uri, rev, 'ready'::text, n_written, n_reused, true;
+      return;
+    end if;
+  end if;
+  insert into ragdb.job (document_id, revision) values (d.document_id, rev);
+  return query select d.document_id, d.uri, rev, 'queued'::text, n_written, n_reused, true;
+end
+$function$;
+comment on function ragdb.put_document(text, jsonb, jsonb) is
+  'Writes a document with its chunks as a pending revision and queues what has to be embedded; the same text again costs nothing.';

@@ -1,0 +1,44 @@
+-- Stores one traced question with its stages and citations; returns its id.
+--   {"collection", "verb", "question", "where", "pipeline", "k", "outcome"?, "mode"?, "answer"?, "usage", "document_ids", "ms",
+--    "stages": [{"step", "parent"?, "stage", "name", "query"?, "chunk_ids", "scores", "dropped", "note", "ms"}],
+--    "citations": [{"number", "chunk_id", "document_id", "label", "uri", "heading_path", "start", "end", "page", "quote"}]}
+-- Returns null, and stores nothing, in a read-only transaction or on a standby.
+-- Where a document that was shown to the reader is gone by now, neither answer nor quote is stored.
+create or replace function ragdb.record_run(run jsonb) returns bigint
+language plpgsql
+security definer
+set search_path from current
+as $function$
+declare
+  id bigint;
+  shown bigint[] := array(select jsonb_array_elements_text(coalesce(run -> 'document_ids', '[]'))::bigint);
+  alive bigint[];
+begin
+  if current_setting('transaction_read_only')::boolean then
+    return null;
+  end if;
+  perform ragdb.readable_collection(run ->> 'collection');
+  alive := array(select d.document_id from ragdb.document d where d.document_id = any (shown) for key share);
+
+  insert into ragdb.run (collection, verb, question, "where", pipeline, k, outcome, mode, answer, usage, document_ids, caller, ms)
+  values (run ->> 'collection', run ->> 'verb', run ->> 'question', coalesce(run -> 'where', '{}'), run -> 'pipeline', (run ->> 'k')::integer,
+          run ->> 'outcome', run ->> 'mode', case when alive @> shown then run ->> 'answer' end, coalesce(run -> 'usage', '{}'),
+          shown, ragdb.caller(), (run ->> 'ms')::double precision)
+  returning run_id into id;
+
+  insert into ragdb.run_stage (run_id, step, parent, stage, name, query, chunk_ids, scores, dropped, note, ms)
+  select id, s.step, s.parent, s.stage, s.name, s.query,
+         array(select jsonb_array_elements_text(s.chunk_ids)::bigint), array(select jsonb_array_elements_text(s.scores)::double precision),
+         coalesce(s.dropped, '{}'), coalesce(s.note, ''), s.ms
+    from jsonb_to_recordset(coalesce(run -> 'stages', '[]'))
+      as s(step integer, parent integer, stage text, name text, query text, chunk_ids jsonb, scores jsonb, dropped jsonb, note text, ms double precision);
+
+  insert into ragdb.citation (run_id, number, chunk_id, document_id, label, uri, heading_path, start_at, end_at, page, quote, purged)
+  select id, c.number, c.chunk_id, c.document_id, c.label, c.uri, array(select jsonb_array_elements_text(c.heading_path)),
+         c."start", c."end", c.page, case when c.document_id = any (alive) then c.quote end, not c.document_id = any (alive)
+    from jsonb_to_recordset(coalesce(run -> 'citations', '[]'))
+      as c(number integer, chunk_id bigint, document_id bigint, label text, uri text, heading_path jsonb, "start" integer, "end" integer, page integer, quote text);
+  return id;
+end
+$function$;
+comment on function ragdb.record_run(jsonb) is 'Stores one traced question with its stages and citations; returns the run''s id.';

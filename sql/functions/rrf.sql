@@ -1,0 +1,57 @@
+-- Reciprocal Rank Fusion: the sum over all lists of weight / (k + rank); Cormack, Clarke and Büttcher 2009.
+-- For hand-written SQL: select id, sum(ragdb.rrf(rank)) ... group by id.
+create or replace function ragdb.rrf(rank bigint, weight double precision default 1, k integer default 60) returns double precision
+language sql immutable parallel safe
+set search_path from current
+as $function$
+  select weight / (k + rank)
+$function$;
+comment on function ragdb.rrf(bigint, double precision, integer) is 'One term of Reciprocal Rank Fusion: weight / (k + rank), rank from 1.';
+
+-- Lists of chunk ids, best first, to one ranking:
+--   select * from ragdb.rrf_fuse('{"lexical": [7, 8, 9], "semantic": [9, 7]}', '{"semantic": 2}');
+-- `weights`: by list, 1 where not given. `ranks` tells the rank in each list. An id twice in a list counts once, at
+-- its better rank. Terms are summed in a fixed order: a float sum in another order would break ties at random.
+create or replace function ragdb.rrf_fuse(lists jsonb, weights jsonb default '{}', k integer default 60, top integer default null)
+returns table (chunk_id bigint, score double precision, ranks jsonb)
+language plpgsql immutable parallel safe
+set search_path from current
+as $function$
+declare
+  bad record;
+begin
+  if jsonb_typeof(lists) is distinct from 'object' or jsonb_typeof(weights) is distinct from 'object' then
+    raise exception 'rrf_fuse takes objects: lists is %, weights is %', coalesce(jsonb_typeof(lists), 'null'), coalesce(jsonb_typeof(weights), 'null')
+      using errcode = 'RD004', hint = 'Write it like rrf_fuse(''{"lexical": [7, 8], "semantic": [8]}'', ''{"semantic": 2}'').';
+  end if;
+  if k is null or k < 0 or top < 0 then
+    raise exception 'rrf_fuse: k is %, top is %; both are at least 0', k, top using errcode = 'RD004';
+  end if;
+  for bad in
+    select e.key, e.value from jsonb_each(lists) e where jsonb_typeof(e.value) <> 'array'
+    union all
+    select e.key, i.value from jsonb_each(lists) e, jsonb_array_elements(case jsonb_typeof(e.value) when 'array' then e.value else '[]' end) i
+     where jsonb_typeof(i.value) <> 'number'
+    union all
+    select e.key, e.value from jsonb_each(weights) e where jsonb_typeof(e.value) <> 'number' or (e.value)::numeric < 0
+    limit 1
+  loop
+    raise exception 'rrf_fuse: "%" has %', bad.key, left(bad.value::text, 80)
+      using errcode = 'RD004', hint = 'A list is an array of chunk ids, a weight a number of at least 0.';
+  end loop;
+
+  return query
+  with term as (
+    select distinct on (l.key, i.value) l.key as list, i.value::bigint as id, i.rank,
+           coalesce((weights ->> l.key)::double precision, 1) / (k + i.rank) as s
+      from jsonb_each(lists) l, jsonb_array_elements_text(l.value) with ordinality i(value, rank)
+     order by l.key, i.value, i.rank)
+  select t.id, sum(t.s order by t.s), jsonb_object_agg(t.list, t.rank)
+    from term t
+   group by t.id
+   order by sum(t.s order by t.s) desc, t.id
+   limit top;
+end
+$function$;
+comment on function ragdb.rrf_fuse(jsonb, jsonb, integer, integer) is
+  'Reciprocal Rank Fusion of lists of chunk ids, {"name": [ids, best first]}: score = sum of weight / (k + rank), ties by id.';

@@ -1,0 +1,53 @@
+-- The one call for psql: both legs, fused, with the text.
+--   select * from ragdb.search('在宅勤務手当', collection => 'help', k => 5);
+-- Without query_vector the vector of this question from ragdb.query_vector serves; where there is none, the
+-- lexical leg answers alone and a NOTICE says so. Options: offset (0), candidates (50), rrf_k (60),
+-- weights ({"lexical": 1, "semantic": 1}), legs (["lexical", "semantic"]), model_id, exact_limit.
+create or replace function ragdb.search(
+  question text, collection text default 'default', k integer default 10, "where" jsonb default '{}',
+  query_vector double precision[] default null, options jsonb default '{}')
+returns table (
+  rank integer, score double precision, label text, content text, uri text, title text, heading_path text[], status text,
+  start_at integer, end_at integer, page integer, metadata jsonb, ranks jsonb, context text, chunk_id bigint, document_id bigint)
+language plpgsql stable
+security definer
+set search_path from current
+as $function$
+declare
+  c ragdb.collection := ragdb.readable_collection(collection);
+  skip integer := coalesce((options ->> 'offset')::integer, 0);
+  candidates integer := greatest(coalesce((options ->> 'candidates')::integer, 50), k + coalesce((options ->> 'offset')::integer, 0));
+  legs jsonb := coalesce(options -> 'legs', '["lexical", "semantic"]');
+  lists jsonb := '{}';
+begin
+  if question is null or btrim(question, E' \t\r\n\u3000') = '' then
+    raise exception 'the question is empty' using errcode = 'RD005', hint = 'Give at least one word to search for.';
+  end if;
+  if k is null or k < 1 or k > 1000 or skip < 0 then
+    raise exception 'k is %, offset is %; k is from 1 to 1000, offset at least 0', k, skip using errcode = 'RD004';
+  end if;
+
+  if legs ? 'semantic' and query_vector is null then
+    query_vector := ragdb.known_query_vector(question, coalesce((options ->> 'model_id')::bigint, c.active_model_id));
+    if query_vector is null then
+      raise notice 'no vector for this question: lexical search only (pass query_vector, or ask it once from Python or the ragdb command)';
+    end if;
+  end if;
+
+  if legs ? 'lexical' then
+    lists := lists || jsonb_build_object('lexical', (select to_jsonb(l.chunk_ids) from ragdb.lexical_leg(question, collection, candidates, "where", options) l));
+  end if;
+  if legs ? 'semantic' and query_vector is not null then
+    lists := lists || jsonb_build_object('semantic', (select to_jsonb(s.chunk_ids) from ragdb.semantic_leg(query_vector, collection, candidates, "where", options) s));
+  end if;
+
+  return query
+  select f.rank, f.score, f.label, f.content, f.uri, f.title, f.heading_path, f.status,
+         f.start_at, f.end_at, f.page, f.metadata, f.ranks, f.context, f.chunk_id, f.document_id
+    from ragdb.fuse(lists, question, collection, options || jsonb_build_object('content_for', k + skip)) f
+   where f.rank > skip
+   order by f.rank;
+end
+$function$;
+comment on function ragdb.search(text, text, integer, jsonb, double precision[], jsonb) is
+  'Hybrid search: both legs fused by RRF, k chunks with their text, best first; the same ranking as from Python.';

@@ -1,0 +1,90 @@
+-- Sections and chunks of a pending revision.
+--   sections: [{"ordinal", "parent": ordinal or null, "heading", "level", "path": [...], "start", "end"}]
+--   chunks:   [{"ordinal", "content", "context", "start", "end", "page"?, "section": ordinal or null, "label"}]
+-- A chunk whose text the ready revision has already keeps its row and its vector (matched by text and by how often
+-- it has come before); new text that any chunk has been embedded for gets a copy of that vector.
+create or replace function ragdb.write_chunks(
+  document_id bigint, revision integer, chunking text, sections jsonb, chunks jsonb, out written integer, out reused integer)
+language plpgsql
+set search_path from current
+as $function$
+declare
+  ready integer;
+  model bigint;
+begin
+  select d.ready_revision, c.active_model_id into strict ready, model
+    from ragdb.document d join ragdb.collection c using (collection_id)
+   where d.document_id = write_chunks.document_id and d.pending_revision = write_chunks.revision;
+  update ragdb.document_revision r set chunking = write_chunks.chunking
+   where r.document_id = write_chunks.document_id and r.revision = write_chunks.revision;
+
+  with given as materialized (
+    select s.*, nextval('ragdb.section_section_id_seq') as id
+      from jsonb_to_recordset(sections) as s(ordinal integer, parent integer, heading text, level smallint, path jsonb, "start" integer, "end" integer))
+  insert into ragdb.section (section_id, document_id, revision, ordinal, parent_section_id, heading, level, path, start_at, end_at)
+  select g.id, write_chunks.document_id, write_chunks.revision, g.ordinal, up.id, g.heading, g.level,
+         array(select jsonb_array_elements_text(g.path)), g."start", g."end"
+    from given g left join given up on up.ordinal = g.parent
+   order by g.ordinal;
+
+  with given as (
+    select g.*, substr(sha256(convert_to(g.context || chr(31) || g.content, 'UTF8')), 1, 16) as text_hash
+      from jsonb_to_recordset(chunks) as g(ordinal integer, content text, context text, "start" integer, "end" integer, page integer, section integer, label text)),
+  nth as (
+    select g.*, row_number() over (partition by g.text_hash order by g.ordinal) as n from given g),
+  old as (
+    select k.chunk_id, k.text_hash, row_number() over (partition by k.text_hash order by p.ordinal) as n
+      from ragdb.chunk_place p join ragdb.chunk k using (chunk_id)
+     where p.document_id = write_chunks.document_id and p.revision = ready),
+  mapped as materialized (
+    select n.*, coalesce(o.chunk_id, nextval('ragdb.chunk_chunk_id_seq')) as id, o.chunk_id is not null as kept
+      from nth n left join old o on o.text_hash = n.text_hash and o.n = n.n),
+  fresh as (
+    insert into ragdb.chunk (chunk_id, document_id, born_revision, text_hash, context, content)
+    select m.id, write_chunks.document_id, write_chunks.revision, m.text_hash, m.context, m.content
+      from mapped m where not m.kept order by m.ordinal),
+  placed as (
+    insert into ragdb.chunk_place (document_id, revision, ordinal, chunk_id, previous_chunk_id, next_chunk_id, section_id, label, start_at, end_at, page)
+    select write_chunks.document_id, write_chunks.revision, m.ordinal, m.id,
+           lag(m.id) over (order by m.ordinal), lead(m.id) over (order by m.ordinal), s.section_id, m.label, m."start", m."end", m.page
+      from mapped m
+      left join ragdb.section s on s.document_id = write_chunks.document_id and s.revision = write_chunks.revision and s.ordinal = m.section)
+  select count(*), count(*) filter (where kept) into written, reused from mapped;
+
+  if model is not null then
+    insert into ragdb.embedding (chunk_id, model_id, dims, v)
+    select k.chunk_id, known.model_id, known.dims, known.v
+      from ragdb.chunk_place p
+      join ragdb.chunk k using (chunk_id)
+      cross join lateral (
+        select e.model_id, e.dims, e.v
+          from ragdb.chunk twin join ragdb.embedding e on e.chunk_id = twin.chunk_id and e.model_id = model
+         where twin.text_hash = k.text_hash and twin.chunk_id <> k.chunk_id
+         limit 1) known
+     where p.document_id = write_chunks.document_id and p.revision = write_chunks.revision
+       and k.born_revision = write_chunks.revision
+    on conflict do nothing;
+  end if;
+end
+$function$;
+comment on function ragdb.write_chunks(bigint, integer, text, jsonb, jsonb) is
+  'Writes sections and chunks of a pending revision; text that did not change keeps its chunk and vector.';
+
+-- Forgets a document's pending revision, its chunks and its job.
+create or replace function ragdb.drop_pending(document_id bigint) returns void
+language plpgsql
+set search_path from current
+as $function$
+declare
+  ready integer;
+begin
+  delete from ragdb.job j where j.document_id = drop_pending.document_id;
+  update ragdb.document d set pending_revision = null
+   where d.document_id = drop_pending.document_id returning d.ready_revision into ready;
+  delete from ragdb.chunk_place p where p.document_id = drop_pending.document_id and p.revision > ready;
+  delete from ragdb.chunk k where k.document_id = drop_pending.document_id and k.born_revision > ready;
+  delete from ragdb.section s where s.document_id = drop_pending.document_id and s.revision > ready;
+  delete from ragdb.document_revision r where r.document_id = drop_pending.document_id and r.revision > ready;
+end
+$function$;
+comment on function ragdb.drop_pending(bigint) is 'Forgets the pending revision of a document; the ready one stays.';
