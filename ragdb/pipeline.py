@@ -7,6 +7,7 @@ leaves a trace. No connection is held while a model runs.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragdb.context import Context
-from ragdb.db.caller import Caller, value
+from ragdb.db.caller import value
 from ragdb.embedders import embed_query_checked
 from ragdb.errors import ConfigError, EmbedderError, EmptyQuery, ModelError
 from ragdb.ingest.clean import clean_json, clean_text
@@ -26,7 +27,9 @@ from ragdb.stages.pack import pack
 from ragdb.stages.rerank import rerank
 from ragdb.stages.retrieve import LEGS, retrieve
 from ragdb.stages.validate import evident
-from ragdb.types import Answer, Outcome, Passage, Query, Ranking, SearchResult
+from ragdb.types import Answer, AnswerMode, Outcome, Passage, Query, Ranking, SearchResult
+
+logger = logging.getLogger("ragdb.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,13 @@ class Pipeline:
     def __post_init__(self) -> None:
         if not self.legs or not set(self.legs) <= set(LEGS):
             raise ConfigError(f"legs is {list(self.legs)}; it is one or more of {', '.join(LEGS)}")
-        for name, least, most in (("candidates", 1, 1000), ("rrf_k", 0, 10_000), ("rerank_candidates", 1, 1000), ("window", 0, 100), ("context_tokens", 1, 10**7)):
+        for name, least, most in (
+            ("candidates", 1, 1000),
+            ("rrf_k", 0, 10_000),
+            ("rerank_candidates", 1, 1000),
+            ("window", 0, 100),
+            ("context_tokens", 1, 10**7),
+        ):
             given = getattr(self, name)
             if not isinstance(given, int) or not least <= given <= most:
                 raise ConfigError(f"{name} is {given!r}; it is a whole number from {least} to {most}")
@@ -73,153 +82,182 @@ class Pipeline:
         return cls(**{**given, "legs": tuple(given.get("legs", LEGS))})
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A cleaned question on its way through one pipeline."""
-
-    text: str
-    k: int
-    offset: int
-    where: Mapping[str, Any]
-
-
-def search(context: Context, pipeline: Pipeline, text: str, *, k: int, offset: int = 0, where: Mapping[str, Any] | None = None, session: Any = None) -> SearchResult:
+def search(
+    context: Context,
+    pipeline: Pipeline,
+    question: str,
+    *,
+    k: int,
+    offset: int = 0,
+    where: Mapping[str, Any] | None = None,
+    session: Any = None,
+) -> SearchResult:
     """The `k` best chunks after the first `offset`; see RagDB.search."""
-    question = _question(text, k, offset, where)
-    recorder = _recorder(context, pipeline, question, "search")
-    db = context.caller(session)
-    query, ranking = _found(context, db, pipeline, question, recorder, parallel=session is None)
-    run_id = recorder.store(db, vector=query.vector, model=context.embedder().name if query.vector else "")
-    return SearchResult(run_id, ranking.hits[offset : offset + k], tuple(recorder.stages))
+    run = _Run(context, pipeline, "search", question, k=k, offset=offset, where=where, session=session)
+    ranking = run.found()
+    return SearchResult(run.stored(), ranking.hits[offset : offset + k], tuple(run.recorder.stages))
 
 
-def ask(context: Context, pipeline: Pipeline, text: str, *, k: int, where: Mapping[str, Any] | None = None, session: Any = None) -> Answer:
+def ask(
+    context: Context, pipeline: Pipeline, question: str, *, k: int, where: Mapping[str, Any] | None = None, session: Any = None
+) -> Answer:
     """The answer to a question from its `k` best chunks; see RagDB.ask."""
-    question = _question(text, k, 0, where)
+    run = _Run(context, pipeline, "ask", question, k=k, offset=0, where=where, session=session)
     # Before any work: a prompt that cannot fit is known now.
-    budget = synthesize.room(question.text, context.llm) if context.llm else pipeline.context_tokens
-    recorder = _recorder(context, pipeline, question, "ask")
-    db = context.caller(session)
-    query, ranking = _found(context, db, pipeline, question, recorder, parallel=session is None)
-    top = Ranking.of(ranking.hits[:k], "kept")
-    answer, passages = _answered(context, db, pipeline, question, top, budget, recorder)
-    run_id = recorder.store(db, answer=answer, passages=passages, vector=query.vector, model=context.embedder().name if query.vector else "")
-    return dataclasses.replace(answer, run_id=run_id, stages=tuple(recorder.stages))
+    budget = synthesize.room(run.question, context.llm) if context.llm else pipeline.context_tokens
+    answer, shown = run.answered(Ranking.of(run.found().hits[:k], "kept"), budget)
+    return dataclasses.replace(answer, run_id=run.stored(answer, shown), stages=tuple(run.recorder.stages))
 
 
-def _question(text: str, k: int, offset: int, where: Mapping[str, Any] | None) -> Question:
-    if not isinstance(text, str) or not text.strip():
-        raise EmptyQuery(f"the question is {text!r}; give at least one word")
-    if not 1 <= k <= 1000 or offset < 0:
-        raise ConfigError(f"k is {k}, offset is {offset}; k is from 1 to 1000, offset at least 0")
-    return Question(clean_text(text)[0].strip(), k, offset, clean_json(dict(where or {}))[0])
+class _Run:
+    """One question on its way through one pipeline: calls the stages in order and hands each to the recorder."""
 
+    def __init__(
+        self,
+        context: Context,
+        pipeline: Pipeline,
+        verb: str,
+        question: str,
+        *,
+        k: int,
+        offset: int,
+        where: Mapping[str, Any] | None,
+        session: Any,
+    ) -> None:
+        if not isinstance(question, str) or not question.strip():
+            raise EmptyQuery(f"the question is {question!r}; give at least one word")
+        if not 1 <= k <= 1000 or offset < 0:
+            raise ConfigError(f"k is {k}, offset is {offset}; k is from 1 to 1000, offset at least 0")
+        self.context = context
+        self.pipeline = pipeline
+        self.question = clean_text(question)[0].strip()
+        self.where: Mapping[str, Any] = clean_json(dict(where or {}))[0]
+        self.depth = _depth(pipeline.candidates, offset + k)
+        self.keep = max(offset + k, pipeline.rerank_candidates if context.reranker else 0)
+        self.db = context.caller(session)
+        # The caller's session is one connection: its legs run one after the other.
+        self.parallel = session is None
+        self.fresh = False  # the question's vector was made now, and is worth keeping
+        self.query = Query(self.question)
+        self.info = context.info(self.db)
+        if self.info is None:
+            logger.warning("collection %r has no documents yet", context.collection)
+        self.recorder = Recorder(
+            collection=context.collection, verb=verb, question=self.question, where=self.where, pipeline=pipeline.to_dict(), k=k
+        )
 
-def _recorder(context: Context, pipeline: Pipeline, question: Question, verb: str) -> Recorder:
-    return Recorder(
-        collection=context.collection, verb=verb, question=question.text, where=question.where, pipeline=pipeline.to_dict(), k=question.k
-    )
+    def found(self) -> Ranking:
+        """retrieve, fuse and, where there is a reranker, rerank."""
+        if self.info is None:
+            return Ranking((), (), "fused")
+        self.query = self._embedded()
+        rankings = self._retrieved()
+        pipeline, context = self.pipeline, self.context
+        fused = self.recorder.stage(
+            "fuse",
+            lambda: fuse(
+                self.db,
+                rankings,
+                self.query,
+                collection=context.collection,
+                rrf_k=pipeline.rrf_k,
+                weights=pipeline.weights,
+                keep=self.keep,
+            ),
+        )
+        if context.reranker is None or not fused.hits:
+            return fused
+        return self.recorder.stage("rerank", lambda: self._reranked(fused))
 
-
-def _found(context: Context, db: Caller, pipeline: Pipeline, question: Question, recorder: Recorder, *, parallel: bool) -> tuple[Query, Ranking]:
-    """retrieve, fuse and, where there is a reranker, rerank."""
-    query = _embedded(context, db, pipeline, question, recorder)
-    # Every list is as deep as the deepest page asked for, in steps, so that neighbouring pages see the same lists.
-    depth = pipeline.candidates
-    while depth < min(1000, question.offset + question.k):
-        depth *= 2
-    rankings = _retrieved(context, db, pipeline, query, question, min(depth, 1000), recorder, parallel=parallel)
-    keep = question.offset + question.k
-    if context.reranker is not None:
-        keep = max(keep, pipeline.rerank_candidates)
-    fused = recorder.stage(
-        "fuse",
-        lambda: fuse(db, rankings, query, collection=context.collection, rrf_k=pipeline.rrf_k, weights=pipeline.weights, keep=keep),
-    )
-    if context.reranker is None or not fused.hits:
-        return query, fused
-    return query, recorder.stage("rerank", lambda: _reranked(context, query, fused, keep))
-
-
-def _reranked(context: Context, query: Query, fused: Ranking, keep: int) -> Outcome[Ranking]:
-    assert context.reranker is not None
-    try:
-        return rerank(query, fused, context.reranker, keep=keep)
-    except ModelError as error:
-        return Outcome(fused, note=f"kept the fused order: {error}")
-
-
-def _embedded(context: Context, db: Caller, pipeline: Pipeline, question: Question, recorder: Recorder) -> Query:
-    """The question with its vector: the one kept from an earlier run, or a new one. A failing model leaves the lexical leg."""
-    if "semantic" not in pipeline.legs:
-        return Query(question.text)
-    embedder = context.embedder()
-    info = context.info(db)
-    if info is None:
-        return Query(question.text)
-    known = value(db.call("known_query_vector", question=question.text, model_id=info["model_id"]))
-    if known is not None:
-        return Query(question.text, tuple(known))
-    began = time.perf_counter()
-    try:
-        vector = embed_query_checked(embedder, question.text)
-    except EmbedderError as error:
-        if "lexical" not in pipeline.legs:
-            raise
-        recorder.usage["embedder_failed"] = str(error)
-        return Query(question.text)
-    recorder.usage["embed_ms"] = round((time.perf_counter() - began) * 1000, 2)
-    return Query(question.text, tuple(vector))
-
-
-def _retrieved(
-    context: Context, db: Caller, pipeline: Pipeline, query: Query, question: Question, depth: int, recorder: Recorder, *, parallel: bool
-) -> list[Ranking]:
-    """One ranking a leg; in parallel, each on a pooled connection of its own, unless the caller's session is the only one."""
-    legs = [leg for leg in pipeline.legs if leg != "semantic" or query.vector is not None]
-
-    def one(leg: str) -> tuple[Outcome[Ranking], float]:
+    def _embedded(self) -> Query:
+        """The question with its vector: the one kept from an earlier run, or a new one."""
+        assert self.info is not None
+        if "semantic" not in self.pipeline.legs:
+            return self.query
+        embedder = self.context.embedder(self.db)
+        known = value(self.db.call("known_query_vector", question=self.question, model_id=self.info["model_id"]))
+        if known is not None:
+            return Query(self.question, tuple(known))
         began = time.perf_counter()
-        outcome = retrieve(db, query, leg, collection=context.collection, candidates=depth, where=question.where)
+        try:
+            vector = embed_query_checked(embedder, self.question)
+        except EmbedderError as error:
+            # The lexical leg can answer alone; the trace says that it did.
+            if "lexical" not in self.pipeline.legs:
+                raise
+            self.recorder.usage["embedder_failed"] = str(error)
+            return self.query
+        self.fresh = True
+        self.recorder.usage["embed_ms"] = round((time.perf_counter() - began) * 1000, 2)
+        return Query(self.question, tuple(vector))
+
+    def _retrieved(self) -> list[Ranking]:
+        """One ranking a leg, in parallel on a pooled connection each."""
+        legs = [leg for leg in self.pipeline.legs if leg != "semantic" or self.query.vector is not None]
+        if self.parallel and len(legs) > 1:
+            futures: list[Future[tuple[Outcome[Ranking], float]]] = [self.context.legs.submit(self._leg, leg) for leg in legs]
+            results = [future.result() for future in futures]
+        else:
+            results = [self._leg(leg) for leg in legs]
+        for leg, (outcome, ms) in zip(legs, results, strict=True):
+            self.recorder.took("retrieve", leg, outcome, ms)
+        if "embedder_failed" in self.recorder.usage:
+            self.recorder.took(
+                "retrieve", "semantic", Outcome(None, note=f"left out: {self.recorder.usage['embedder_failed']}"), 0.0
+            )
+        return [outcome.value for outcome, _ in results]
+
+    def _leg(self, leg: str) -> tuple[Outcome[Ranking], float]:
+        began = time.perf_counter()
+        outcome = retrieve(self.db, self.query, leg, collection=self.context.collection, candidates=self.depth, where=self.where)
         return outcome, (time.perf_counter() - began) * 1000
 
-    if parallel and len(legs) > 1:
-        futures: list[Future[tuple[Outcome[Ranking], float]]] = [context.legs.submit(one, leg) for leg in legs]
-        results = [future.result() for future in futures]
-    else:
-        results = [one(leg) for leg in legs]
-    for leg, (outcome, ms) in zip(legs, results, strict=True):
-        recorder.took("retrieve", leg, outcome, ms)
-    if "embedder_failed" in recorder.usage:
-        recorder.took("retrieve", "semantic", Outcome(None, note=f"left out: {recorder.usage['embedder_failed']}"), 0.0)
-    return [outcome.value for outcome, _ in results]
+    def _reranked(self, fused: Ranking) -> Outcome[Ranking]:
+        assert self.context.reranker is not None
+        try:
+            return rerank(self.query, fused, self.context.reranker, keep=self.keep)
+        except ModelError as error:
+            return Outcome(fused, note=f"kept the fused order: {error}")
+
+    def answered(self, top: Ranking, budget: int) -> tuple[Answer, Sequence[Passage]]:
+        """validate, expand, pack, synthesize."""
+        recorder, llm = self.recorder, self.context.llm
+        mode: AnswerMode = "llm" if llm else "extractive"
+        if not top.hits:
+            return recorder.stage(
+                "synthesize", lambda: synthesize.no_answer(self.question, "nothing_retrieved", mode), name=mode
+            ), ()
+        floor: float | None = self.info["evidence_floor"] if self.info else None
+        evidence = recorder.stage("validate", lambda: evident(top, floor), name="evidence")
+        ids = set(evidence if self.pipeline.require_evidence else top.chunk_ids)
+        if not ids:
+            return recorder.stage(
+                "synthesize", lambda: synthesize.no_answer(self.question, "not_in_documents", mode), name=mode
+            ), ()
+        passages = recorder.stage("expand", lambda: expand(self.db, top, window=self.pipeline.window))
+        packed = recorder.stage("pack", lambda: pack(passages, budget=budget, count_tokens=self.context.count_tokens()))
+        shown = tuple(dataclasses.replace(p, evident=tuple(h.chunk_id for h in p.hits if h.chunk_id in ids)) for p in packed)
+        if llm is None:
+            return recorder.stage("synthesize", lambda: synthesize.quote(self.question, shown), name=mode), shown
+        return recorder.stage("synthesize", lambda: self._written(shown), name=llm.name), shown
+
+    def _written(self, shown: Sequence[Passage]) -> Outcome[Answer]:
+        assert self.context.llm is not None
+        return synthesize.write(
+            self.question, shown, self.context.llm, temperature=self.pipeline.temperature, timeout=self.pipeline.timeout
+        )
+
+    def stored(self, answer: Answer | None = None, shown: Sequence[Passage] = ()) -> int | None:
+        """Records the run; None where there is no collection to record it with, or it could not be recorded."""
+        if self.info is None:
+            return None
+        # Not in the caller's transaction: until its end, everybody who asks the same would wait for its row.
+        vector = self.query.vector if self.parallel and self.fresh else None
+        return self.recorder.store(self.db, answer=answer, passages=shown, vector=vector, model=self.info["model"] or "")
 
 
-def _answered(
-    context: Context, db: Caller, pipeline: Pipeline, question: Question, top: Ranking, budget: int, recorder: Recorder
-) -> tuple[Answer, Sequence[Passage]]:
-    """validate, expand, pack, synthesize."""
-    mode = "llm" if context.llm else "extractive"
-    if not top.hits:
-        return recorder.stage("synthesize", lambda: synthesize.no_answer(question.text, "nothing_retrieved", mode=mode), name=mode), ()
-    info = context.info(db)
-    ids = set(recorder.stage("validate", lambda: evident(top, info["evidence_floor"] if info else None), name="evidence"))
-    if not pipeline.require_evidence:
-        ids = set(top.chunk_ids)
-    if not ids:
-        return recorder.stage("synthesize", lambda: synthesize.no_answer(question.text, "not_in_documents", mode=mode), name=mode), ()
-    passages = recorder.stage("expand", lambda: expand(db, top, window=pipeline.window))
-    count_tokens = context.count_tokens()
-    packed = recorder.stage("pack", lambda: pack(passages, budget=budget, count_tokens=count_tokens))
-    shown = tuple(dataclasses.replace(p, evident=tuple(h.chunk_id for h in p.hits if h.chunk_id in ids)) for p in packed)
-    llm = context.llm
-    if llm is None:
-        return recorder.stage("synthesize", lambda: synthesize.quote(question.text, shown), name="extractive"), shown
-    return (
-        recorder.stage(
-            "synthesize",
-            lambda: synthesize.write(question.text, shown, llm, temperature=pipeline.temperature, timeout=pipeline.timeout),
-            name=llm.name,
-        ),
-        shown,
-    )
+def _depth(candidates: int, wanted: int) -> int:
+    """How long each list is: `candidates`, doubled until the page asked for is inside, so that neighbouring pages agree."""
+    while candidates < min(wanted, 1000):
+        candidates *= 2
+    return min(candidates, 1000)

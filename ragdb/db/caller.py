@@ -85,7 +85,8 @@ def statement(function: str, arguments: Mapping[str, Any], placeholder: str) -> 
         values[name], cast = _wire(given)
         mark = placeholder.format(name)
         parts.append(f'"{name}" => ' + (f"cast(cast({mark} as text) as {cast})" if cast else mark))
-    return f"select * from ragdb.{function}({', '.join(parts)})", values
+    # Names are the program's own and checked above; values travel as parameters.
+    return f"select * from ragdb.{function}({', '.join(parts)})", values  # noqa: S608
 
 
 def translated(error: Exception, state: str | None, message: str, hint: str | None) -> Exception:
@@ -106,7 +107,7 @@ class PsycopgCaller:
         sql, values = statement(function, arguments, "%({})s")
         try:
             with self.connection.cursor(row_factory=dict_row) as cursor:
-                return list(cursor.execute(sql, values).fetchall())  # type: ignore[arg-type]
+                return list(cursor.execute(sql, values).fetchall())
         except psycopg.Error as error:
             found = translated(error, error.sqlstate, error.diag.message_primary or str(error), error.diag.message_hint)
             raise found from (None if found is not error else error.__cause__)

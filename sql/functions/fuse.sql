@@ -3,7 +3,8 @@
 -- Content comes for the first `content_for` rows. Options: weights, rrf_k (60), content_for (50), model_id, vector.
 --
 -- evidence: the share (0 to 1) of the question's content words, weighted by idf, that the chunk holds.
--- matched:  those words with their idf. rare: those of them that stand in at most a twentieth of the chunks.
+-- matched:  those words with their idf. rare: those of them that stand in at most a fifth of the chunks, or in at most
+--           ten (in a small collection a share says little).
 -- similarity: cosine of chunk and question, where `options.vector` is given.
 create or replace function ragdb.fuse(lists jsonb, question text, collection text default 'default', options jsonb default '{}')
 returns table (
@@ -44,7 +45,7 @@ begin
     select v.*, row_number() over (order by v.score desc, v.chunk_id)::integer as r
       from visible v where v.copy = 1),
   word as materialized (
-    select w.word, w.idf, w.ndoc <= greatest(1, coalesce(s.n_chunks, 0) / 20) as is_rare, w.lone
+    select w.word, w.idf, w.ndoc <= greatest(10, coalesce(s.n_chunks, 0) / 5) as is_rare, w.lone
       from ragdb.lexical_query(question, collection) w
       left join ragdb.lexical_stats s on s.collection_id = c.collection_id
      where w.content)

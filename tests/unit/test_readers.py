@@ -30,7 +30,9 @@ def write(folder: Path, content: str | bytes, name: str = "a.md") -> Path:
 def test_japanese_far_behind_an_ascii_head_is_found() -> None:
     data = ("id,name,note\n" + "".join(f"{i},item{i},ok\n" for i in range(400)) + "401,緑茶,在庫あり\n").encode("cp932")
     text, encoding = decode(data)
-    assert encoding == "cp932" and "緑茶,在庫あり" in text and "\ufffd" not in text
+    assert encoding == "cp932"
+    assert "緑茶,在庫あり" in text
+    assert "\ufffd" not in text
 
 
 @pytest.mark.parametrize("text", ["商品名,価格\n高級髙橋①,1200円\n", "ｻｰﾊﾞｰ設定", "ﾃﾞｰﾀﾍﾞｰｽ ｱｸｾｽ ｴﾗｰ", "東京都,千代田区", "緑茶"])
@@ -70,8 +72,8 @@ def test_a_byte_order_mark_decides_and_is_gone(mark: bytes, encoding: str) -> No
         "I don’t know. It’s fine".encode("cp1252"),
         "这是一个中文文档。我们在这里写一些内容，以便测试编码检测。".encode("gbk"),
         "이것은 한국어 문서입니다. 우리는 여기에 내용을 씁니다.".encode("euc_kr"),
-        "Это русский документ.".encode("cp1251"),  # noqa: RUF001
-        "Это русский документ.".encode("koi8_r"),  # noqa: RUF001
+        "Это русский документ.".encode("cp1251"),
+        "Это русский документ.".encode("koi8_r"),
         "日本語の文章です。".encode()[:-1],
         codecs.BOM_UTF16_LE + b"a",
     ],
@@ -101,18 +103,16 @@ def test_any_bytes_are_text_or_refused(data: bytes) -> None:
         text, _ = decode(data)
     except UnreadableFile:
         return
-    assert "\x00" not in text and "\ufffd" not in text or b"\xef\xbf\xbd" in data or data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    assert ("\x00" not in text and "\ufffd" not in text) or b"\xef\xbf\xbd" in data or data[:2] in (b"\xff\xfe", b"\xfe\xff")
 
 
 # --- files ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "encode", [lambda t: codecs.BOM_UTF8 + t.encode(), lambda t: codecs.BOM_UTF16_LE + t.encode("utf-16-le")]
-)
-def test_a_byte_order_mark_does_not_hide_the_front_matter(tmp_path: Path, encode: object) -> None:
-    assert callable(encode)
-    document = read_file(write(tmp_path, encode("---\r\ntitle: 手順書\r\n---\r\n# 第一章\r\n本文です。".encode(encoding)))
+@pytest.mark.parametrize(("mark", "encoding"), [(codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le")])
+def test_a_byte_order_mark_does_not_hide_the_front_matter(tmp_path: Path, mark: bytes, encoding: str) -> None:
+    text = "---\r\ntitle: 手順書\r\n---\r\n# 第一章\r\n本文です。"
+    document = read_file(write(tmp_path, mark + text.encode(encoding)))
     assert document.title == "手順書"
     assert document.content == "---\ntitle: 手順書\n---\n# 第一章\n本文です。"
 
@@ -123,7 +123,8 @@ def test_a_file_name_that_is_not_utf8_can_be_read(tmp_path: Path) -> None:
         file.write(b"text")
     document = read_file(os.fsdecode(path))
     assert (document.uri, document.title, document.content) == ("caf\ufffd.txt", "caf\ufffd", "text")
-    assert document.source is not None and document.source.encode()
+    assert document.source is not None
+    assert document.source.encode()
 
 
 def test_the_uri_is_the_path_below_the_root(tmp_path: Path) -> None:

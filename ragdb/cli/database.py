@@ -1,0 +1,174 @@
+"""db upgrade, downgrade, current, start, stop, psql, url: the database as a database."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from ragdb.cli.output import json_line, note, say
+from ragdb.cli.state import State, embedded_only, state_of, verb
+from ragdb.errors import ConfigError
+
+app = typer.Typer(help="The schema, the embedded server, psql.", no_args_is_help=True)
+
+
+@verb(app)
+def upgrade(
+    state: State,
+    revision: Annotated[str, typer.Argument(metavar="[REVISION]", help="Up to this one.")] = "head",
+) -> None:
+    """Make the schema, or bring it to this version."""
+    from ragdb.db import schema
+
+    place = state.place(state.settings(), migrate=False)
+    before = _revision(place.url)
+    with _known(revision):
+        schema.upgrade(place.url, revision)
+    after = _revision(place.url)
+    if state.json:
+        json_line({"revision": after, "before": before, "changed": before != after})
+    elif before == after:
+        say(f"nothing to do: the database is at {after}")
+    else:
+        say(f"upgraded from {before or 'no schema'} to {after}")
+
+
+@verb(app)
+def downgrade(
+    state: State,
+    revision: Annotated[
+        str, typer.Argument(metavar="REVISION", help="A revision; base removes every table of ragdb.", show_default=False)
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Take the schema back to an earlier revision.
+
+    Asks on a terminal: it can remove documents.
+    """
+    from ragdb.db import schema
+    from ragdb.db.connect import shown
+
+    place = state.place(state.settings(), migrate=False)
+    before = _revision(place.url)
+    if sys.stdin.isatty() and not yes:
+        typer.confirm(f"Take {shown(place.url)} from {before or 'no schema'} back to {revision}?", abort=True, err=True)
+    with _known(revision):
+        schema.downgrade(place.url, revision)
+    after = _revision(place.url)
+    if state.json:
+        json_line({"revision": after, "before": before, "changed": before != after})
+    else:
+        say(f"downgraded from {before or 'no schema'} to {after or 'no schema'}")
+
+
+@verb(app)
+def current(state: State) -> None:
+    """Show the database's revision and the newest one."""
+    from ragdb.db import schema
+
+    have, need = _revision(state.place(state.settings(), migrate=False).url), schema.head()
+    if state.json:
+        json_line({"revision": have, "head": need})
+    elif have == need:
+        say(f"{have} (head)")
+    else:
+        say(f"{have or 'no schema'} (head: {need})")
+        note(
+            f"run: {state.command('db upgrade')}"
+            if (have or "") < need
+            else "the database is newer than this ragdb: pip install -U ragdb"
+        )
+
+
+@contextmanager
+def _known(revision: str) -> Iterator[None]:
+    from alembic.util import CommandError
+
+    try:
+        yield
+    except CommandError as error:
+        raise ConfigError(f"revision {revision!r}: {error}; base, head, or the number of a migration") from error
+
+
+def _revision(url: str) -> str | None:
+    from ragdb.db import schema
+
+    with schema.connection(url) as conn:
+        return schema.current(conn)
+
+
+@verb(app)
+def start(state: State) -> None:
+    """Start the embedded PostgreSQL."""
+    from ragdb import from_settings
+
+    settings = embedded_only(state).model_copy(update={"database_url": None})
+    place = from_settings.place(settings)
+    if state.json:
+        json_line({"home": str(place.home), "url": place.url, "started": place.started})
+    else:
+        say(f"{'started' if place.started else 'was running'}: {place.home}")
+
+
+@verb(app)
+def stop(state: State) -> None:
+    """Stop the embedded PostgreSQL."""
+    from ragdb import from_settings
+    from ragdb.db import embedded
+
+    home = from_settings.embedded_home(embedded_only(state))
+    stopped = embedded.stop(home)
+    if state.json:
+        json_line({"home": str(home), "stopped": stopped})
+    else:
+        say(f"{'stopped' if stopped else 'was not running'}: {home}")
+
+
+@verb(app)
+def url(state: State) -> None:
+    """Print the database's URL, for psql and others.
+
+    With its password, where it has one. Starts the embedded server if that is the database.
+    """
+    from ragdb.db.connect import libpq_url
+
+    found = libpq_url(state.place(state.settings(), migrate=False).url)
+    if state.json:
+        json_line({"url": found})
+    else:
+        say(found)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(
+    ctx: typer.Context,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[PSQL ARGUMENTS]...", help="Such as -c 'select 1'.")] = None,
+) -> None:
+    """Open psql on the database.
+
+    Everything after the word goes to psql.
+    """
+    from sqlalchemy import make_url
+
+    from ragdb.db import embedded
+    from ragdb.db.connect import libpq_url
+
+    state = state_of(ctx)
+    place = state.place(state.settings())
+    program = str(embedded.bin_path(place.home) / "psql") if place.home else shutil.which("psql")
+    if program is None:
+        raise ConfigError("there is no psql on the PATH; install PostgreSQL's client programs, or use: ragdb db url")
+    address = make_url(libpq_url(place.url))
+    environment = dict(os.environ)
+    if address.password is not None:
+        # Not in the arguments: every user of the machine can read those.
+        environment["PGPASSWORD"] = str(address.password)
+        address = address._replace(password=None)
+    sys.stdout.flush()
+    os.execve(program, ["psql", address.render_as_string(hide_password=False), *(arguments or []), *ctx.args], environment)  # noqa: S606

@@ -1,0 +1,83 @@
+"""The progress bar of long work, on stderr and only on a terminal.
+
+How many chunks a file gives is known when it is cut, so the bar counts bytes: those of finished files, and within a
+file the chunks embedded so far at the average length of a chunk.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ragdb.cli.output import counted, cut, on_terminal
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_CHUNK_BYTES = 600.0  # until there is an average: about what 256 tokens of mixed text take
+_NAME = 40
+
+
+class Bar:
+    """`with Bar(n, bytes) as bar:` then `begin` and `embedded` as the work goes; without a terminal it only counts."""
+
+    def __init__(self, documents: int, size: int) -> None:
+        self.chunks = 0
+        self._documents = documents
+        self._size = max(1, size)
+        self._begun = 0
+        self._done = 0  # bytes of finished files
+        self._current = 0
+        self._in_current = 0
+        self._average = _CHUNK_BYTES
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        if self._documents and on_terminal(sys.stderr):
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            # speed over ten minutes: a model's batches come far apart
+            self._progress = Progress(
+                TextColumn("{task.fields[count]}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TimeRemainingColumn(compact=True),
+                TextColumn("{task.description}", markup=False),
+                console=Console(stderr=True),
+                transient=True,
+                speed_estimate_period=600,
+            )
+            self._task = self._progress.add_task("", total=self._size, count="")
+            self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._progress:
+            self._progress.stop()
+
+    def begin(self, name: str, size: int) -> None:
+        """The next document begins; the one before is done."""
+        self._done += self._current
+        if self._in_current:
+            self._average = (self._average + self._current / self._in_current) / 2
+        self._begun += 1
+        self._current, self._in_current = size, 0
+        self._show(cut(name, _NAME))
+
+    def embedded(self, n: int) -> None:
+        """n more chunks of the current document are embedded."""
+        self.chunks += n
+        self._in_current += n
+        self._show()
+
+    def _show(self, name: str | None = None) -> None:
+        if self._progress is None or self._task is None:
+            return
+        inside = min(self._current, self._in_current * self._average)
+        count = f"{self._begun}/{self._documents} documents, {counted(self.chunks, 'chunk')} embedded"
+        self._progress.update(self._task, completed=self._done + inside, count=count)
+        if name is not None:
+            self._progress.update(self._task, description=name)

@@ -1,0 +1,118 @@
+"""ask, search, explain: questions, and how their answers came about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragdb.cli.output import bold, counted, dim, json_line, note, say, width, wrapped
+from ragdb.cli.state import State, json_object, pipeline_named, verb
+
+if TYPE_CHECKING:
+    from ragdb.types import Answer, Hit
+
+Question = Annotated[str, typer.Argument(metavar="QUESTION", help="In your words.", show_default=False)]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON", help='Only from such documents, as in \'{"lang": "en"}\'; \'{"status": "any"}\' for archived ones too.'
+    ),
+]
+PipelineName = Annotated[
+    str | None, typer.Option("--pipeline", metavar="NAME", help="naive (vectors alone) or hybrid, which is the default.")
+]
+
+
+def ask(
+    state: State,
+    question: Question,
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Chunks to answer from.")] = 6,
+    where: Where = None,
+    pipeline: PipelineName = None,
+    llm: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The language model (RAGDB_LLM), such as openai:gpt-5-mini.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the funnel too.")] = False,
+) -> None:
+    """Answer a question from the documents, with sources."""
+    from ragdb.cli.funnel import ALL, print_funnel
+
+    filters, preset = json_object(where, "--where"), pipeline_named(pipeline)
+    with state.rag(llm=llm) as rag:
+        answer = rag.ask(question, k=k, where=filters, pipeline=preset)
+        funnel = rag.explain(answer.run_id, top=ALL) if explain and answer.run_id else None
+    if state.json:
+        json_line({**answer.to_dict(), **({"explanation": funnel.to_dict()} if funnel else {})})
+        return
+    print_answer(answer)
+    if funnel:
+        say()
+        print_funnel(funnel, top=5)
+    elif answer.run_id:
+        say(dim(f"\nrun {answer.run_id}; how it was found: {state.command(f'explain {answer.run_id}')}"))
+
+
+def print_answer(answer: Answer) -> None:
+    """The answer, the line that says how it was made, and its sources."""
+    say(answer.text)
+    if answer.mode == "extractive" and answer.outcome == "answered":
+        say(dim("\n(quoted from the documents; no language model is set)"))
+    if answer.sources:
+        say(f"\n{bold('Sources')}\n{answer.sources}")
+
+
+def search(
+    state: State,
+    question: Question,
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many chunks.")] = 10,
+    offset: Annotated[int, typer.Option(min=0, help="After the first so many.")] = 0,
+    where: Where = None,
+    pipeline: PipelineName = None,
+) -> None:
+    """Find the best chunks for a question."""
+    filters, preset = json_object(where, "--where"), pipeline_named(pipeline)
+    with state.rag() as rag:
+        result = rag.search(question, k=k, offset=offset, where=filters, pipeline=preset)
+    if state.json:
+        json_line(result.to_dict())
+        return
+    for rank, hit in enumerate(result, start=offset + 1):
+        _print_hit(rank, hit)
+    run = f"; how they were found: {state.command(f'explain {result.run_id}')}" if result.run_id else ""
+    note(f"{counted(len(result), 'chunk')}{run}" if result.hits else f"nothing found{run}")
+
+
+def _print_hit(rank: int, hit: Hit) -> None:
+    ranks = ", ".join(f"{leg} {n}" for leg, n in sorted(hit.ranks.items()))
+    status = "" if hit.status == "active" else f"  [{hit.status}]"
+    say(f"{rank:>3}  {hit.score:.4f}  {bold(hit.label)}{status}  {dim(ranks)}")
+    for line in wrapped(hit.content, (width() or 120) - 6, 3):
+        say(f"     {line}")
+
+
+def explain(
+    state: State,
+    run: Annotated[int, typer.Argument(metavar="RUN", help="The number that ask and search print.", show_default=False)],
+    top: Annotated[int, typer.Option(min=1, help="Chunks to show of each stage.")] = 10,
+) -> None:
+    """Show how an answer was found.
+
+    Every stage of the run with its chunks, and what fell there and why.
+    """
+    from ragdb.cli.funnel import ALL, print_funnel
+    from ragdb.rag import RagDB
+
+    with RagDB(state.place(state.settings()).url) as rag:
+        if state.json:
+            json_line(rag.explain(run, top=top).to_dict())
+            return
+        funnel = rag.explain(run, top=ALL)
+    say(bold(f"run {run}"))
+    print_funnel(funnel, top=top)
+
+
+def register(app: typer.Typer) -> None:
+    verb(app)(ask)
+    verb(app)(search)
+    verb(app)(explain)

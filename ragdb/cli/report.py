@@ -1,0 +1,70 @@
+"""What an `add` did: told as it happens where something failed, and summed up in one line at its end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ragdb.cli.output import counted, json_line, note, say
+
+if TYPE_CHECKING:
+    from ragdb.cli.state import State
+    from ragdb.ingest.folder import Failed, Result, Selection
+
+_SHOWN_FAILURES = 20
+
+
+class Report:
+    """What one `add` did, for the summary and for `--json`."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.done: dict[str, list[dict[str, Any]]] = {"added": [], "updated": [], "unchanged": [], "queued": [], "processing": []}
+        self.failed: list[dict[str, str]] = []
+        self.found: Selection | None = None
+        self.interrupted = False
+        self.chunks = self.reused = self.embedded = 0
+
+    def take(self, result: Result | Failed) -> None:
+        from ragdb.ingest.folder import Failed
+
+        if isinstance(result, Failed):
+            self.failed.append({"path": result.path, "error": result.error})
+            if len(self.failed) <= _SHOWN_FAILURES:
+                note(f"failed: {result.path}: {result.error}")
+            return
+        self.done[result.became].append({"path": str(result.file.path), **result.added.to_dict()})
+        self.embedded += result.embedded
+        if result.became in ("added", "queued"):
+            self.chunks += result.added.chunks
+            self.reused += result.added.reused
+
+    def print(self, state: State) -> None:
+        seconds = round(time.monotonic() - self.began, 1)
+        skipped = dict(self.found.skipped) if self.found else {}
+        twice = self.found.twice if self.found else ()
+        if (hidden := len(self.failed) - _SHOWN_FAILURES) > 0:
+            note(f"failed: {hidden} more (--json lists all)")
+        if skipped:
+            listed = ", ".join(f"{suffix} {count}" for suffix, count in skipped.items())
+            note(f"skipped {counted(sum(skipped.values()), 'file')} that ragdb has no reader for: {listed}")
+        if twice:
+            old, new = twice[0]
+            note(
+                f"note: {counted(len(twice), 'file')} came in before under another uri and now count twice ({old} and {new}); "
+                f"name the same folder each time, or remove one: ragdb rm {old}"
+            )
+        if self.interrupted:
+            note("stopped. What was added so far is kept; the same command goes on from here.")
+        if state.json:
+            figures = {"chunks": self.chunks, "reused": self.reused, "embedded": self.embedded, "seconds": seconds}
+            json_line({**self.done, "failed": self.failed, "skipped": skipped, "interrupted": self.interrupted, **figures})
+            return
+        words = {
+            "updated": "updated (text unchanged)",
+            "queued": f"waiting ({state.command('worker --once')} embeds them)",
+            "processing": "being embedded by another process",
+        }
+        parts = [f"{len(self.done['added'])} added", f"{len(self.done['unchanged'])} unchanged", f"{len(self.failed)} failed"]
+        parts += [f"{len(self.done[name])} {word}" for name, word in words.items() if self.done[name]]
+        say(f"{', '.join(parts)}; {counted(self.chunks, 'chunk')}, {self.embedded} embedded, {seconds} s")

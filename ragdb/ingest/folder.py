@@ -1,0 +1,281 @@
+"""Files to documents: which files of a folder are taken, under which uri, and adding them one by one.
+
+The uri of a file is its path below the folder that was given, after a prefix. A file given by itself is the document
+that came from it before, if there is one, else its name. A uri never changes hands in silence: two files of one uri,
+or a file whose uri belongs to another file that still exists, are refused with both paths.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import logging
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import psycopg
+
+from ragdb.context import Context
+from ragdb.errors import ConfigError, DatabaseError
+from ragdb.ingest import documents
+from ragdb.readers import SUFFIXES, read_file
+from ragdb.readers.decode import shown
+from ragdb.types import Added, Document, StoredDocument
+
+logger = logging.getLogger("ragdb.ingest")
+
+Became = Literal["added", "updated", "unchanged", "queued", "processing"]
+_PAGE = 500
+# Columns that can change while the text stays.
+_COLUMNS = ("status", "language", "owner", "version", "updated_at", "review_after", "metadata", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that is to be added. `alone`: given by itself, not found in a folder."""
+
+    path: Path
+    uri: str
+    size: int
+    alone: bool = False
+
+    @property
+    def source(self) -> str:
+        """What the document records as the place it came from."""
+        return shown(os.path.abspath(self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A file that was not added, and why."""
+
+    path: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was found: files to add, refused ones, how many of each suffix have no reader, and uris stored twice from one file."""
+
+    files: tuple[File, ...] = ()
+    failed: tuple[Failed, ...] = ()
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    twice: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one file; `embedded` counts the chunks that went through the model."""
+
+    file: File
+    added: Added
+    became: Became
+    embedded: int
+
+
+# --- which files ----------------------------------------------------------------------------------
+
+
+def find(paths: Sequence[Path], *, prefix: str = "", glob: str | None = None) -> Selection:
+    """The files that `paths` mean, folders searched to the bottom; hidden ones in them and links to folders are left out."""
+    files: dict[str, File] = {}
+    failed: list[Failed] = []
+    skipped: Counter[str] = Counter()
+    for given in paths:
+        if not given.exists():
+            failed.append(Failed(shown(given), "there is no such file or folder"))
+            continue
+        for path in [given] if given.is_file() else _walk(given, failed):
+            relative = shown(path.name if path == given else path.relative_to(given).as_posix())
+            if glob and path != given and not _matches(relative, glob):
+                continue
+            if path != given and path.suffix.lower() not in SUFFIXES:  # one that was named is read, and says why it cannot be
+                skipped[path.suffix.lower() or "no suffix"] += 1
+                continue
+            file = File(path, prefix + relative, _size(path), alone=path == given)
+            # A file that was named and lies in a named folder too is one file, with the folder's uri.
+            if (known := files.get(file.source)) is None or known.alone:
+                files[file.source] = file
+    return Selection(tuple(files.values()), tuple(failed), dict(skipped.most_common()))
+
+
+def _walk(folder: Path, failed: list[Failed]) -> Iterator[Path]:
+    def unreadable(error: OSError) -> None:
+        failed.append(Failed(shown(str(error.filename)), f"the folder cannot be read: {error.strerror}"))
+
+    for here, folders, names in os.walk(folder, onerror=unreadable):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(here, name)
+            # What is neither a file nor a link to one (a pipe, a socket) would block the reader.
+            if not name.startswith(".") and (path.is_file() or path.is_symlink()):
+                yield path
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # gone, or a dead link: reading it will say so
+
+
+def _matches(relative: str, glob: str) -> bool:
+    name = relative.rsplit("/", 1)[-1]
+    return any(fnmatch.fnmatchcase(text, glob) for text in (name, relative, f"/{relative}"))
+
+
+# --- under which uri ------------------------------------------------------------------------------
+
+
+def settle(context: Context, found: Selection, *, prefix: str = "") -> Selection:
+    """The selection with the uri rules applied: what the collection knows counts, and what clashes is refused."""
+    mine: dict[str, list[str]] = defaultdict(list)  # the uris that came from a file before
+    for start in range(0, len(found.files), _PAGE):
+        sources = [file.source for file in found.files[start : start + _PAGE]]
+        for row in context.database.call("documents_from", collection=context.collection, files={"sources": sources}):
+            if row["uri"].startswith(prefix):
+                mine[row["source"]].append(row["uri"])
+    files, failed = _given_before(found.files, mine)
+    files, clashes = _clashing(files)
+    stored = {document.uri: document for document in _stored(context, files)}
+    kept, taken = [], []
+    for file in files:
+        other = stored[file.uri].source if file.uri in stored else None
+        if other and other != file.source and os.path.exists(other) and not os.path.samefile(other, file.path):
+            taken.append(
+                Failed(
+                    shown(file.path),
+                    f"the document {file.uri!r} came from {other}, which still exists; to add {file.source} beside it, "
+                    f"give --prefix; to put it in its place, first: ragdb rm {file.uri}",
+                )
+            )
+        else:
+            kept.append(file)
+    twice = tuple((old, file.uri) for file in kept if not prefix for old in mine[file.source] if old != file.uri)
+    return dataclasses.replace(found, files=tuple(kept), failed=(*found.failed, *failed, *clashes, *taken), twice=twice)
+
+
+def _given_before(files: Sequence[File], mine: Mapping[str, Sequence[str]]) -> tuple[list[File], list[Failed]]:
+    """A file given by itself is the document that it was before."""
+    settled, failed = [], []
+    for file in files:
+        uris = mine.get(file.source, ()) if file.alone else ()
+        if file.uri in uris or not uris:
+            settled.append(file)
+        elif len(uris) == 1:
+            settled.append(dataclasses.replace(file, uri=uris[0]))
+        else:
+            failed.append(
+                Failed(
+                    shown(file.path),
+                    f"{len(uris)} documents came from this file ({', '.join(uris)}); say which with --prefix, "
+                    "or remove one with: ragdb rm",
+                )
+            )
+    return settled, failed
+
+
+def _clashing(files: Sequence[File]) -> tuple[list[File], list[Failed]]:
+    """Of one uri there may be one file."""
+    by_uri: dict[str, list[File]] = defaultdict(list)
+    for file in files:
+        by_uri[file.uri].append(file)
+    failed = [
+        Failed(
+            shown(file.path),
+            f"{' and '.join(other.source for other in same)} would both be the document {uri!r}; "
+            "add them in two calls, one with --prefix, or add the folder above them",
+        )
+        for uri, same in by_uri.items()
+        if len(same) > 1
+        for file in same
+    ]
+    return [file for file in files if len(by_uri[file.uri]) == 1], failed
+
+
+def _stored(context: Context, files: Sequence[File]) -> Iterator[StoredDocument]:
+    if context.info() is None:
+        return
+    for start in range(0, len(files), _PAGE):
+        yield from documents.listed(context, {"uri": [file.uri for file in files[start : start + _PAGE]]})
+
+
+# --- adding them ----------------------------------------------------------------------------------
+
+
+def add_files(
+    context: Context,
+    files: Sequence[File],
+    *,
+    changes: Mapping[str, Any] | None = None,
+    embed: bool = True,
+    begun: Callable[[File], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Result | Failed]:
+    """Adds one file after the other; each is stored before the next one begins, and a bad one fails alone.
+
+    `changes` are fields of Document that win over what the file says of itself; `metadata` is laid over the file's.
+    Raises what concerns all of them: DatabaseError, ConfigError.
+    """
+    before = {document.uri: document for document in _stored(context, files)}
+    for file in files:
+        if begun:
+            begun(file)
+        try:
+            document = changed(dataclasses.replace(read_file(file.path), uri=file.uri), changes or {})
+            yield add_document(context, document, file, before.get(file.uri), embed=embed, progress=progress)
+        except (DatabaseError, ConfigError, psycopg.OperationalError):
+            raise
+        except Exception as error:
+            logger.debug("%s", file.path, exc_info=True)
+            name = shown(file.path)
+            yield Failed(name, str(error).removeprefix(f"{name}: ") or type(error).__name__)
+
+
+def changed(document: Document, changes: Mapping[str, Any]) -> Document:
+    """The document with the fields that were given; empty metadata of a file says nothing about what is stored."""
+    metadata = {**(document.metadata or {}), **(changes.get("metadata") or {})} or None
+    given = {name: value for name, value in changes.items() if value is not None and name != "metadata"}
+    return dataclasses.replace(document, metadata=metadata, **given)
+
+
+def add_document(
+    context: Context,
+    document: Document,
+    file: File,
+    before: StoredDocument | None,
+    *,
+    embed: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> Result:
+    """Adds one document and says what that changed, compared with how it was `before`."""
+    embedded = 0
+
+    def count(n: int) -> None:
+        nonlocal embedded
+        embedded += n
+        if progress:
+            progress(n)
+
+    added = documents.add(context, document, progress=count, embed=embed)
+    became: Became = "unchanged"
+    if added.ingest_state != "ready":
+        # `processing` is another process's work: what this one began, it has ended.
+        became = "processing" if added.ingest_state == "processing" else "queued"
+    elif added.changed or before is None or before.ingest_state != "ready":
+        became = "added"
+    elif _differs(before, document):
+        became = "updated"
+    return Result(file, added, became, embedded)
+
+
+def _differs(before: StoredDocument, document: Document) -> bool:
+    from ragdb.ingest.clean import clean_document
+
+    cleaned = clean_document(document)[0]
+    given = {name: getattr(cleaned, name) for name in _COLUMNS}
+    return any(value is not None and value != getattr(before, name) for name, value in given.items())
