@@ -20,8 +20,8 @@ class Embedder(Protocol):
     """Texts to vectors of `dimension` floats. Prefixes that the model wants are added inside.
 
     `name` is recorded with the vectors, `module:model` form, and must name the same model for ever.
-    An embedder may have `query_prefix`, `passage_prefix` (recorded too) and `evidence_floor`: the cosine
-    above which a passage alone counts as evidence (docs/pipeline.md).
+    An embedder may have `query_prefix`, `passage_prefix` (recorded too), `batch_size` (texts a call) and
+    `evidence_floor`: the cosine above which a passage alone counts as evidence (docs/pipeline.md).
     """
 
     name: str

@@ -70,9 +70,7 @@ def main() -> None:
         if isinstance(error, RagDBError):
             note(f"error: {error}")
         else:
-            note(
-                f"error: {type(error).__name__}: {error}\nNot a message of ragdb's own; --verbose shows where it comes from."
-            )
+            note(f"error: {type(error).__name__}: {error}\nNot a message of ragdb's own; --verbose shows where it comes from.")
         sys.exit(1)
     finally:
         _flush()

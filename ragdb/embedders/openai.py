@@ -159,7 +159,7 @@ class OpenAIEmbedder:
         if not vector or (self.dimension and len(vector) != self.dimension):
             raise self._server.fail(
                 f"{where} returned {len(vector)} dimensions for text {index}, {self.dimension or 'at least 1'} were expected; "
-                "name the model that made the stored vectors (RAGDB_EMBEDDER), or add this one with 'ragdb embedder add'"
+                "name the model that made the stored vectors (RAGDB_EMBEDDER), or use another collection"
             )
         return [float(x) for x in vector]
 

@@ -46,7 +46,7 @@ def add(
         db.call("put_document", collection=context.collection, document=made, options={"queue": document.vectors is not None})
     )
     added = _added(row, made["warnings"])
-    if added.ingest_state == "queued" and ((session is None and embed) or document.vectors is not None):
+    if added.ingest_state != "ready" and ((session is None and embed) or document.vectors is not None):
         added = dataclasses.replace(added, ingest_state=_finish(context, db, added, document, progress))
     if session is None and added.changed:
         _refresh_stats(context, added.chunks)
@@ -55,6 +55,8 @@ def add(
 
 def _finish(context: Context, db: Caller, added: Added, document: Document, progress: worker.Progress | None) -> Any:
     job = worker.claim(db, document_id=added.document_id)
+    if job is None and worker.release_dead(db):
+        job = worker.claim(db, document_id=added.document_id)
     if job is None:
         return _wait(db, added.document_id)
     return worker.work(db, job, context.embedder(db), context.chunking(db), vectors=document.vectors, progress=progress)
@@ -119,6 +121,7 @@ def drain(
     db = context.caller(session)
     if context.info(db) is None:
         return
+    worker.release_dead(db)
     while (job := worker.claim(db, collection=context.collection)) is not None:
         try:
             state = worker.work(db, job, context.embedder(db), context.chunking(db), progress=progress)

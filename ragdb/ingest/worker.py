@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import random
+import secrets
 import socket
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from ragdb.chunkers import Chunking
@@ -24,11 +26,18 @@ from ragdb.types import Document
 logger = logging.getLogger("ragdb.ingest")
 
 Progress = Callable[[int], None]
-_BATCH = 16
+# Texts a call, where the embedder names no other number: every batch is stored, so that an end in between loses little.
+_BATCH = 32
+
+
+@cache
+def _name(pid: int) -> str:
+    # The last part tells this process from an earlier one of the same number (in containers: always 1).
+    return f"{socket.gethostname()}:{pid}:{secrets.token_hex(4)}"
 
 
 def worker_name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"
+    return _name(os.getpid())
 
 
 def release_dead(db: Caller) -> int:
@@ -36,23 +45,24 @@ def release_dead(db: Caller) -> int:
 
     Without it they would wait for their lease to run out.
     """
-    host = socket.gethostname()
-    released = 0
-    for row in db.call("job_holders"):
-        name, _, pid = str(row["worker"]).rpartition(":")
-        if name == host and pid.isdigit() and not _alive(int(pid)):
-            released += int(value(db.call("release_jobs", worker=row["worker"])))
-    return released
+    gone = [row["worker"] for row in db.call("job_holders") if _is_gone(str(row["worker"]))]
+    return sum(int(value(db.call("release_jobs", worker=worker))) for worker in gone)
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+def _is_gone(worker: str) -> bool:
+    """Whether a worker was a process of this machine that is gone. Of other machines nothing is known here."""
+    host, _, pid = worker.rpartition(":")[0].rpartition(":")
+    if host != socket.gethostname() or not pid.isdigit():
         return False
-    except PermissionError:
+    if int(pid) == os.getpid():
+        return worker != worker_name()
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
         return True
-    return True
+    except PermissionError:
+        return False
+    return False
 
 
 def claim(db: Caller, *, collection: str | None = None, document_id: int | None = None) -> Row | None:
@@ -94,7 +104,10 @@ def work(
 
 
 def _cut_if_needed(db: Caller, job: Row, held: dict[str, Any], chunking: Chunking) -> None:
-    text = one(db.call("job_text", job_id=job["job_id"]))
+    rows = db.call("job_text", job_id=job["job_id"])
+    if not rows:
+        raise StaleLease(f"job {job['job_id']} is done or was replaced")
+    text = one(rows)
     if text["is_cut"]:
         return
     document = Document(job["uri"], text["content"], title=text["title"])
@@ -104,9 +117,10 @@ def _cut_if_needed(db: Caller, job: Row, held: dict[str, Any], chunking: Chunkin
 
 def _embed_missing(db: Caller, job: Row, held: dict[str, Any], embedder: Embedder, progress: Progress | None) -> None:
     todo = db.call("chunks_to_embed", document_id=job["document_id"], revision=job["revision"])
-    for start in range(0, len(todo), _BATCH):
-        batch = todo[start : start + _BATCH]
-        vectors = embed_checked(embedder, [row["body"] for row in batch])
+    size = getattr(embedder, "batch_size", _BATCH)
+    for start in range(0, len(todo), size):
+        batch = todo[start : start + size]
+        vectors = embed_checked(embedder, [row["body"] for row in batch], batch_size=size)
         _store(db, held, [row["chunk_id"] for row in batch], vectors)
         if progress:
             progress(len(batch))

@@ -55,7 +55,19 @@ def _best_span(hit: Hit) -> tuple[int, int]:
     first = last = max(range(len(spans)), key=lambda i: (weights[i], -i))
     while last + 1 < len(spans) and spans[last + 1][1] - spans[first][0] <= _QUOTE_LENGTH:
         last += 1
-    return spans[first][0], spans[last][1]
+    return _whole_rows(text, spans[first][0], spans[last][1])
+
+
+def _whole_rows(text: str, start: int, end: int) -> tuple[int, int]:
+    """A span that begins or ends inside a table row, widened to the row: a cell says nothing without the others."""
+    row = text.rfind("\n", 0, start) + 1
+    if text.startswith("|", row):
+        start = row
+    row = text.rfind("\n", 0, end) + 1
+    if text.startswith("|", row):
+        after = text.find("\n", end)
+        end = len(text.rstrip()) if after < 0 else after
+    return start, end
 
 
 def _weight(sentence: str, matched: Mapping[str, float]) -> float:
@@ -128,6 +140,8 @@ def _checked(question: str, text: str, passages: Sequence[Passage], usage: Mappi
         )
     by_number = {p.number: p for p in passages}
     cited = list(dict.fromkeys(int(n) for n in _MARKER.findall(text)))
+    # A number that leads nowhere is worse than none.
+    text = _MARKER.sub(lambda m: m[0] if int(m[1]) in by_number else "", text)
     citations = tuple(
         _citation(p, p.hits[0], p.hits[0].start, p.hits[0].end, p.hits[0].content)
         for n in cited
@@ -135,7 +149,7 @@ def _checked(question: str, text: str, passages: Sequence[Passage], usage: Mappi
     )
     false = [n for n in cited if n not in by_number]
     uncited = tuple(s for start, end in sentences(text) if (s := text[start:end].strip()) and not _MARKER.search(s))
-    note = f"{len(citations)} citations" + (f"; no such passage: {false}" if false else "")
+    note = f"citations: {len(citations)}" + (f"; no such passage: {false}" if false else "")
     return Outcome(Answer(None, text, "answered", "llm", citations, uncited, usage, question=question), note=note)
 
 

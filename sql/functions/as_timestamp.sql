@@ -7,7 +7,7 @@ as $function$
 begin
   return value::timestamptz;
 exception when others then
-  raise exception 'where: "%" is no date or time', value
+  raise exception '"%" is no date or time', value
     using errcode = 'RD001', hint = 'Write it like 2026-01-31 or 2026-01-31T09:30:00+09:00.';
 end
 $function$;

@@ -18,6 +18,10 @@ begin
       model, m.dims, m.query_prefix, m.passage_prefix, dims, query_prefix, passage_prefix
       using errcode = 'RD003', hint = 'Use the recorded model, or give the other one a name of its own.';
   end if;
+  -- a floor that was measured later counts from now on
+  update ragdb.embedding_model e set evidence_floor = register_model.evidence_floor
+   where e.model_id = m.model_id and register_model.evidence_floor is distinct from e.evidence_floor
+     and register_model.evidence_floor is not null;
   return m.model_id;
 end
 $function$;

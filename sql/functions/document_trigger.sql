@@ -9,15 +9,19 @@ begin
     raise exception 'document % keeps its collection and uri (%)', old.document_id, old.uri
       using errcode = 'RD006', hint = 'Delete it with ragdb.delete_document() and submit it under its new name.';
   end if;
+  if new.title is distinct from old.title and new.ready_revision = old.ready_revision and old.ready_revision > 0 then
+    raise exception 'the title of document % (%) is indexed with its text', old.document_id, old.uri
+      using errcode = 'RD006', hint = 'Submit the text again with its new title (ragdb.submit_document).';
+  end if;
   return new;
 end
 $function$;
-comment on function ragdb.document_trigger() is 'Refuses a change of a document''s identity.';
+comment on function ragdb.document_trigger() is 'Refuses a change of a document''s identity, or of its title alone.';
 
 create or replace trigger document_identity
-  before update of document_id, collection_id, uri on ragdb.document
+  before update of document_id, collection_id, uri, title on ragdb.document
   for each row execute function ragdb.document_trigger();
-comment on trigger document_identity on ragdb.document is 'A document keeps its collection and uri.';
+comment on trigger document_identity on ragdb.document is 'A document keeps its collection and uri; its title changes with its text.';
 
 -- The text of a revision never changes: offsets of chunks and citations point into it.
 create or replace function ragdb.revision_trigger() returns trigger

@@ -2,7 +2,9 @@
 -- gone or not yet visible fall out, chunks of the same indexed text become one (the others are its aliases).
 -- Content comes for the first `content_for` rows. Options: weights, rrf_k (60), content_for (50), model_id, vector.
 --
--- evidence: the share (0 to 1) of the question's content words, weighted by idf, that the chunk holds.
+-- evidence: the share (0 to 1) of the question's content words that the chunk holds, weighted by idf as if the
+--           collection had at least 200 chunks and every word stood in one: else, in a small collection, the words that
+--           nobody wrote would outweigh all others.
 -- matched:  those words with their idf. rare: those of them that stand in at most a fifth of the chunks, or in at most
 --           ten (in a small collection a share says little).
 -- similarity: cosine of chunk and question, where `options.vector` is given.
@@ -45,7 +47,9 @@ begin
     select v.*, row_number() over (order by v.score desc, v.chunk_id)::integer as r
       from visible v where v.copy = 1),
   word as materialized (
-    select w.word, w.idf, w.ndoc <= greatest(10, coalesce(s.n_chunks, 0) / 5) as is_rare, w.lone
+    select w.word, w.idf,
+           ln(1 + (greatest(s.n_chunks, 200, w.ndoc) - greatest(w.ndoc, 1) + 0.5) / (greatest(w.ndoc, 1) + 0.5))::double precision as weight,
+           w.ndoc <= greatest(10, coalesce(s.n_chunks, 0) / 5) as is_rare, w.lone
       from ragdb.lexical_query(question, collection) w
       left join ragdb.lexical_stats s on s.collection_id = c.collection_id
      where w.content)
@@ -59,7 +63,7 @@ begin
     join ragdb.chunk_place p on p.chunk_id = x.chunk_id and p.document_id = x.document_id and p.revision = d.ready_revision
     left join ragdb.section sec on sec.section_id = p.section_id
     left join lateral (
-      select sum(w.idf) filter (where h.holds) / nullif(sum(w.idf), 0) as share,
+      select sum(w.weight) filter (where h.holds) / nullif(sum(w.weight), 0) as share,
              jsonb_object_agg(w.word, round(w.idf::numeric, 4)) filter (where h.holds) as matched,
              array_agg(w.word order by w.word) filter (where h.holds and w.is_rare) as rare
         from word w,

@@ -42,7 +42,7 @@ begin
     from (select split_part(x, ':', 1)::integer as i, sum(split_part(x, ':', 2)::double precision) as s from unnest(items) x group by 1) y;
   candidates := array_to_string(picked, ' | ')::tsquery;
   path := case when matching <= c.exact_limit then 'exact' else 'gin' end;
-  note := format('%s words', cardinality(items))
+  note := format('%s word%s', cardinality(items), case when cardinality(items) = 1 then '' else 's' end)
           || case when path = 'gin' then format(', candidates by the %s rarest', cardinality(picked)) else '' end;
 end
 $function$;

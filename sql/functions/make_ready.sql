@@ -24,6 +24,11 @@ as $function$
 declare
   missing bigint;
 begin
+  if exists (select from ragdb.document_revision r
+              where r.document_id = make_ready.document_id and r.revision = make_ready.revision and r.chunking is null) then
+    raise exception 'document %, revision %: the text is not cut into chunks yet', make_ready.document_id, make_ready.revision
+      using errcode = 'RD007', hint = 'Let a worker finish it: ragdb worker --once';
+  end if;
   select count(*) into missing from ragdb.chunks_to_embed(make_ready.document_id, make_ready.revision);
   if missing > 0 then
     raise exception 'document %, revision %: % chunks have no vector yet', make_ready.document_id, make_ready.revision, missing

@@ -41,6 +41,14 @@ declare
   n_written integer := 0;
   n_reused integer := 0;
 begin
+  if jsonb_typeof(document -> 'metadata') not in ('object', 'null') then
+    raise exception 'metadata of "%" is %, not an object', given_uri, jsonb_typeof(document -> 'metadata')
+      using errcode = 'RD004', hint = 'Write it like {"tenant": 7}.';
+  end if;
+  if document ->> 'status' not in ('active', 'draft', 'archived') then
+    raise exception 'status of "%" is "%"', given_uri, document ->> 'status'
+      using errcode = 'RD004', hint = 'It is active, draft or archived.';
+  end if;
   if coalesce(given_uri, '') = '' or body is null then
     raise exception 'a document needs a uri and a content' using errcode = 'RD004',
       hint = 'select * from ragdb.submit_document(''help'', ''article/1'', ''text of the article'')';
@@ -88,9 +96,9 @@ begin
        select from ragdb.document_revision r join ragdb.job j on j.document_id = r.document_id and j.revision = r.revision
         where r.document_id = d.document_id and r.revision = d.pending_revision and r.content_hash = new_hash
           and r.chunking is not distinct from (document ->> 'chunking')) then
-    -- the same text waits already; a failed job gets another chance
-    update ragdb.job j set state = 'queued', attempts = 0, run_after = now(), lease_token = null, leased_until = null, leased_by = null, last_error = null
-     where j.document_id = d.document_id and j.state = 'failed';
+    -- the same text waits already; a job that failed, or waits to be tried again, gets its chance now
+    update ragdb.job j set state = 'queued', attempts = 0, run_after = now(), last_error = null
+     where j.document_id = d.document_id and (j.state = 'failed' or j.state = 'queued' and j.run_after > now());
     if found then
       update ragdb.document x set ingest_state = 'queued', last_error = null where x.document_id = d.document_id;
     end if;

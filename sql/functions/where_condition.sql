@@ -42,6 +42,11 @@ begin
         raise exception 'where: "%" is compared with % (%)', key, jsonb_typeof(element), left(element::text, 80)
           using errcode = 'RD001', hint = format('It is a %s.', kind);
       end if;
+      if kind = 'number' and element <> 'null'
+         and (element::numeric <> trunc(element::numeric) or abs(element::numeric) > 9223372036854775807) then
+        raise exception 'where: "%" is compared with %', key, left(element::text, 80)
+          using errcode = 'RD001', hint = 'It is a whole number of at most 19 digits.';
+      end if;
       if key = 'status' and element #>> '{}' not in ('active', 'draft', 'archived') then
         raise exception 'where: status % is not known', element
           using errcode = 'RD001', hint = 'It is active, draft, archived, a list of these, or "any".';
@@ -63,7 +68,7 @@ begin
                             case kind when 'number' then '::bigint' when 'time' then '::timestamptz' else '' end, at)
       when 'not_in' then format('(%s in (select e%s from jsonb_array_elements_text(%s) e)) is not true', col,
                             case kind when 'number' then '::bigint' when 'time' then '::timestamptz' else '' end, at)
-      when 'exists' then format('(%s is not null) = (%s)::boolean', col, at_text)
+      when 'exists' then format('(%s is not null) = ($2 ->> %s)::boolean', col, jsonb_array_length(vals))
       when 'prefix' then format('starts_with(%s, %s)', col, at_text)
       when 'contains' then format('strpos(%s, %s) > 0', col, at_text)
       else format('%s %s %s', col, case op when 'gt' then '>' when 'gte' then '>=' when 'lt' then '<' else '<=' end, at_text)

@@ -283,7 +283,7 @@ def test_the_work_of_a_killed_process_goes_on_at_once(cli: Cli, docs: Path, ragd
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     with psycopg.connect(ragdb_url, autocommit=True) as conn:
-        conn.execute("select ragdb.claim_jobs(%s, 2)", [f"{socket.gethostname()}:{gone.pid}"])
+        conn.execute("select ragdb.claim_jobs(%s, 2)", [f"{socket.gethostname()}:{gone.pid}:gone"])
     made = cli("add", docs, "--json").json
     assert ([item["ingest_state"] for item in made["added"]], made["embedded"]) == (["ready", "ready"], 3)
 
@@ -291,7 +291,7 @@ def test_the_work_of_a_killed_process_goes_on_at_once(cli: Cli, docs: Path, ragd
 def test_the_work_of_a_living_process_is_left_to_it(cli: Cli, docs: Path, ragdb_url: str) -> None:
     cli("add", docs, "--queue")
     with psycopg.connect(ragdb_url, autocommit=True) as conn:
-        conn.execute("select ragdb.claim_jobs(%s, 2)", [f"{socket.gethostname()}:{os.getppid()}"])
+        conn.execute("select ragdb.claim_jobs(%s, 2)", [f"{socket.gethostname()}:{os.getppid()}:here"])
     assert "2 being embedded by another process" in cli("add", docs).out
 
 
@@ -553,8 +553,8 @@ def test_progress_is_shown_on_a_terminal_only(cli: Cli, docs: Path) -> None:
 def test_an_ascii_locale_still_prints_every_letter(cli: Cli, docs: Path) -> None:
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
     cli("add", docs)
-    for arguments in (["ls"], ["ls", "--json"]):
-        made = process(*arguments, capture_output=True, env=ascii_only)
+    for verb in (["ls"], ["ls", "--json"]):
+        made = process(*verb, capture_output=True, env=ascii_only)
         assert "sub/手当.md" in made.stdout.decode("utf-8"), made.stderr
 
 
