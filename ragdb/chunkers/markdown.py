@@ -132,7 +132,7 @@ class _Outline:
             if group[0].type == "heading_open":
                 yield part
                 part = _Part(next(sections), heading_at=self._lines[first])
-            elif group[0].type != "front_matter" or not self._in_no_chunk:
+            elif not _is_comment(group) and (group[0].type != "front_matter" or not self._in_no_chunk):
                 self._add(part, self._block(group, first, last))
         self._add_text(part, line, len(self._lines) - 1)
         yield part
@@ -197,6 +197,12 @@ def _ends(levels: Sequence[int], starts: Sequence[int], end: int) -> list[int]:
             ends[still_open.pop()] = starts[number]
         still_open.append(number)
     return ends
+
+
+def _is_comment(group: Sequence[Token]) -> bool:
+    """A block that is one HTML comment: no reader of the page sees it, so no search should find it."""
+    text = group[0].content.strip()
+    return group[0].type == "html_block" and text.startswith("<!--") and text.find("-->") == len(text) - 3
 
 
 def _top_level(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:

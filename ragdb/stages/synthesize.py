@@ -32,16 +32,17 @@ def no_answer(question: str, outcome: AnswerOutcome, mode: AnswerMode) -> Outcom
 
 
 def quote(question: str, passages: Sequence[Passage]) -> Outcome[Answer]:
-    """Up to three quotations from the evident hits, best first, each with its citation."""
-    ranked = sorted((p for p in passages if p.evident), key=lambda p: p.number)[:_QUOTES]
+    """Up to three quotations from the evident hits, each with a citation; what holds most of the question comes first."""
+    evident = [(passage, hit) for passage in passages for hit in passage.hits if hit.chunk_id in passage.evident]
+    evident.sort(key=lambda found: (-found[1].evidence, -found[1].score, found[1].chunk_id))
     citations = []
-    for passage in ranked:
-        hit = next(h for h in passage.hits if h.chunk_id in passage.evident)
+    # Numbered by quotation, not by passage: two quotations of one passage point to two places.
+    for number, (_, hit) in enumerate(evident[:_QUOTES], start=1):
         start, end = _best_span(hit)
-        citations.append(_citation(passage, hit, hit.start + start, hit.start + end, hit.content[start:end]))
+        citations.append(_citation(number, hit, hit.start + start, hit.start + end, hit.content[start:end]))
     text = "\n\n".join(f"{c.quote} [{c.number}]" for c in citations)
     return Outcome(
-        Answer(None, text, "answered", "extractive", tuple(citations), question=question), note=f"{len(citations)} quotations"
+        Answer(None, text, "answered", "extractive", tuple(citations), question=question), note=f"quotations: {len(citations)}"
     )
 
 
@@ -143,7 +144,7 @@ def _checked(question: str, text: str, passages: Sequence[Passage], usage: Mappi
     # A number that leads nowhere is worse than none.
     text = _MARKER.sub(lambda m: m[0] if int(m[1]) in by_number else "", text)
     citations = tuple(
-        _citation(p, p.hits[0], p.hits[0].start, p.hits[0].end, p.hits[0].content)
+        _citation(n, p.hits[0], p.hits[0].start, p.hits[0].end, p.hits[0].content)
         for n in cited
         if (p := by_number.get(n)) is not None
     )
@@ -159,9 +160,9 @@ def _failed(question: str, reason: str, passages: Sequence[Passage], usage: Mapp
     return Outcome(Answer(None, f"{head}\n{places}", "llm_failed", "llm", usage=usage, question=question), note=reason)
 
 
-def _citation(passage: Passage, hit: Hit, start: int, end: int, words: str) -> Citation:
+def _citation(number: int, hit: Hit, start: int, end: int, words: str) -> Citation:
     return Citation(
-        number=passage.number,
+        number=number,
         chunk_id=hit.chunk_id,
         label=hit.label,
         uri=hit.uri,

@@ -2,9 +2,8 @@
 -- gone or not yet visible fall out, chunks of the same indexed text become one (the others are its aliases).
 -- Content comes for the first `content_for` rows. Options: weights, rrf_k (60), content_for (50), model_id, vector.
 --
--- evidence: the share (0 to 1) of the question's content words that the chunk holds, weighted by idf as if the
---           collection had at least 200 chunks and every word stood in one: else, in a small collection, the words that
---           nobody wrote would outweigh all others.
+-- evidence: the share (0 to 1) of the question's content words that the chunk holds, weighted by idf, a word that
+--           stands nowhere counted as if it stood in one chunk: else, in a small collection, it would outweigh all others.
 -- matched:  those words with their idf. rare: those of them that stand in at most a fifth of the chunks, or in at most
 --           ten (in a small collection a share says little).
 -- similarity: cosine of chunk and question, where `options.vector` is given.
@@ -48,7 +47,7 @@ begin
       from visible v where v.copy = 1),
   word as materialized (
     select w.word, w.idf,
-           ln(1 + (greatest(s.n_chunks, 200, w.ndoc) - greatest(w.ndoc, 1) + 0.5) / (greatest(w.ndoc, 1) + 0.5))::double precision as weight,
+           ln(1 + (greatest(s.n_chunks, w.ndoc, 1) - greatest(w.ndoc, 1) + 0.5) / (greatest(w.ndoc, 1) + 0.5))::double precision as weight,
            w.ndoc <= greatest(10, coalesce(s.n_chunks, 0) / 5) as is_rare, w.lone
       from ragdb.lexical_query(question, collection) w
       left join ragdb.lexical_stats s on s.collection_id = c.collection_id

@@ -44,7 +44,9 @@ print("done")
 def start(url: str) -> subprocess.Popen[bytes]:
     root = Path(__file__).parents[2]
     path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, url, str(DOCUMENTS)], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, url, str(DOCUMENTS)], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+    )
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
@@ -66,7 +68,9 @@ def test_a_killed_run_is_completed_by_the_next_one(ragdb_url: str, query: Query)
     finished = start(ragdb_url)
     out, _ = finished.communicate(timeout=120)
     assert (finished.returncode, out.strip()) == (0, b"done")
-    left = query("select d.uri, d.ingest_state, j.state, j.leased_by, j.attempts from ragdb.document d left join ragdb.job j using (document_id) where d.ingest_state <> 'ready'")
+    left = query(
+        "select d.uri, d.ingest_state, j.state, j.leased_by, j.attempts from ragdb.document d left join ragdb.job j using (document_id) where d.ingest_state <> 'ready'"
+    )
     assert left == []
     assert query("select count(*) from ragdb.document") == [(DOCUMENTS,)]
     assert query("select count(*), count(distinct content) from ragdb.chunk") == [(2 * DOCUMENTS, 2 * DOCUMENTS)]
@@ -101,9 +105,9 @@ def test_a_job_whose_worker_always_dies_ends_as_failed(rag: RagDB, query: Query)
         assert query("select count(*) from ragdb.claim_jobs('killer')") == [(1,)]
         query("update ragdb.job set leased_until = clock_timestamp() - interval '1 second'")
     assert query("select count(*) from ragdb.claim_jobs('killer')") == [(0,)]
-    assert query("select j.state, j.attempts, d.ingest_state, d.last_error like '%%killer%%' from ragdb.job j join ragdb.document d using (document_id)") == [
-        ("failed", 5, "failed", True)
-    ]
+    assert query(
+        "select j.state, j.attempts, d.ingest_state, d.last_error like '%%killer%%' from ragdb.job j join ragdb.document d using (document_id)"
+    ) == [("failed", 5, "failed", True)]
 
 
 def test_a_transient_failure_waits_and_a_permanent_one_does_not_come_back(ragdb_url: str, query: Query) -> None:
@@ -114,7 +118,9 @@ def test_a_transient_failure_waits_and_a_permanent_one_does_not_come_back(ragdb_
     with RagDB(ragdb_url, collection="help", embedder=embedder) as rag:
         with pytest.raises(EmbedderError):
             rag.add(Document("d", "alpha text"))
-        assert query("select state, run_after > clock_timestamp(), last_error from ragdb.job") == [("queued", True, "EmbedderError: busy")]
+        assert query("select state, run_after > clock_timestamp(), last_error from ragdb.job") == [
+            ("queued", True, "EmbedderError: busy")
+        ]
         assert drain(rag) == []
         query("update ragdb.job set run_after = now()")
         embedder.fail = EmbedderError("never")
@@ -129,6 +135,6 @@ def test_a_transient_failure_waits_and_a_permanent_one_does_not_come_back(ragdb_
 def test_stopping_the_server_in_the_middle_of_the_flip_keeps_the_old_text(rag: RagDB, ragdb_url: str) -> None:
     rag.add(Document("d", "old text"))
     with psycopg.connect(ragdb_url) as conn:
-        conn.execute("select ragdb.put_document('help', '{\"uri\": \"d\", \"content\": \"new text\"}')")
+        conn.execute('select ragdb.put_document(\'help\', \'{"uri": "d", "content": "new text"}\')')
         conn.rollback()
     assert rag.search("old")[0].content == "old text"

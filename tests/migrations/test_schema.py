@@ -53,7 +53,9 @@ def test_down_and_up_again_as_an_owner_without_superuser(ragdb_empty_database: M
                 rag.add(Document("d", "Reset the router."))
                 assert rag.search("router")[0].uri == "d"
         schema.downgrade(owner, "base")
-        assert run(owner, "select count(*) from pg_class where relnamespace = 'ragdb'::regnamespace and relname !~ 'alembic'") == [(0,)]
+        assert run(
+            owner, "select count(*) from pg_class where relnamespace = 'ragdb'::regnamespace and relname !~ 'alembic'"
+        ) == [(0,)]
         assert run(owner, "select count(*) from pg_proc where pronamespace = 'ragdb'::regnamespace") == [(0,)]
         assert run(owner, "select count(*) from pg_extension where extname = 'vector'") == [(1,)]
     schema.upgrade(owner)
@@ -67,7 +69,9 @@ def test_a_missing_extension_is_named_with_its_command_and_nothing_is_made(ragdb
     assert run(url, "select to_regnamespace('ragdb')") == [(None,)]
 
 
-def test_an_old_extension_is_named_with_both_versions(ragdb_empty_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_extension_is_named_with_both_versions(
+    ragdb_empty_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = ragdb_empty_database()
     run(url, "create extension vector")
     have = run(url, "select extversion from pg_extension where extname = 'vector'")[0][0]
@@ -100,7 +104,9 @@ def test_a_database_without_schema_behind_or_ahead_is_told_what_to_run(ragdb_emp
     assert rag.search("x").hits == ()
 
 
-def test_a_migration_that_fails_leaves_nothing_and_can_be_run_again(ragdb_empty_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_migration_that_fails_leaves_nothing_and_can_be_run_again(
+    ragdb_empty_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     url = ragdb_empty_database()
     run(url, "create extension vector")
     broken = tmp_path / "zz.sql"
@@ -137,7 +143,11 @@ def test_the_models_describe_the_database(ragdb_url: str) -> None:
     with engine.connect() as connection:
         context = MigrationContext.configure(
             connection,
-            opts={"include_schemas": True, "include_name": lambda n, t, _p: n == "ragdb" if t == "schema" else n != "alembic_version", "compare_type": True},
+            opts={
+                "include_schemas": True,
+                "include_name": lambda n, t, _p: n == "ragdb" if t == "schema" else n != "alembic_version",
+                "compare_type": True,
+            },
         )
         assert compare_metadata(context, metadata) == []
     engine.dispose()
@@ -145,9 +155,27 @@ def test_the_models_describe_the_database(ragdb_url: str) -> None:
 
 def test_every_table_column_function_and_view_has_a_comment(ragdb_url: str) -> None:
     ours = "relnamespace = 'ragdb'::regnamespace and relname <> 'alembic_version'"
-    assert run(ragdb_url, f"select relname from pg_class where {ours} and relkind in ('r', 'v') and obj_description(oid, 'pg_class') is null") == []
-    assert run(ragdb_url, f"select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid where {ours} and relkind = 'r' and attnum > 0 and not attisdropped and col_description(c.oid, attnum) is null") == []
-    assert run(ragdb_url, "select proname from pg_proc where pronamespace = 'ragdb'::regnamespace and obj_description(oid, 'pg_proc') is null") == []
+    assert (
+        run(
+            ragdb_url,
+            f"select relname from pg_class where {ours} and relkind in ('r', 'v') and obj_description(oid, 'pg_class') is null",
+        )
+        == []
+    )
+    assert (
+        run(
+            ragdb_url,
+            f"select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid where {ours} and relkind = 'r' and attnum > 0 and not attisdropped and col_description(c.oid, attnum) is null",
+        )
+        == []
+    )
+    assert (
+        run(
+            ragdb_url,
+            "select proname from pg_proc where pronamespace = 'ragdb'::regnamespace and obj_description(oid, 'pg_proc') is null",
+        )
+        == []
+    )
 
 
 def test_nobody_but_the_owner_may_execute_a_function_and_all_have_a_fixed_search_path(ragdb_url: str) -> None:
@@ -156,7 +184,9 @@ def test_nobody_but_the_owner_may_execute_a_function_and_all_have_a_fixed_search
     assert run(ragdb_url, f"select proname {ours} and not coalesce(proconfig::text ~ 'search_path=pg_catalog', false)") == []
 
 
-def test_the_offline_script_gives_the_same_database(ragdb_empty_database: MakeDatabase, ragdb_server: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_offline_script_gives_the_same_database(
+    ragdb_empty_database: MakeDatabase, ragdb_server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     import io
 
     from alembic import command
@@ -172,11 +202,21 @@ def test_the_offline_script_gives_the_same_database(ragdb_empty_database: MakeDa
         run(url, "create extension vector")
         if offline:
             psql = embedded.bin_path(18) / "psql"
-            subprocess.run([psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", url], input=script.getvalue(), text=True, check=True, capture_output=True)
+            subprocess.run(
+                [psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", url],
+                input=script.getvalue(),
+                text=True,
+                check=True,
+                capture_output=True,
+            )
         else:
             schema.upgrade(url)
     dumps = [
-        re.sub(r"(?m)^\\(un)?restrict .*$", "", subprocess.run([embedded.bin_path(18) / "pg_dump", "-s", url], text=True, check=True, capture_output=True).stdout)
+        re.sub(
+            r"(?m)^\\(un)?restrict .*$",
+            "",
+            subprocess.run([embedded.bin_path(18) / "pg_dump", "-s", url], text=True, check=True, capture_output=True).stdout,
+        )
         for url in urls
     ]
     assert dumps[0] == dumps[1]

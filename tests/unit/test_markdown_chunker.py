@@ -419,3 +419,11 @@ def test_a_byte_order_mark_changes_no_chunk(tmp_path: Path, encoding: str) -> No
     assert [(span.heading_path, document.content[span.start : span.end]) for span in spans] == [
         (("第一章",), "# 第一章\n本文です。")
     ]
+
+
+def test_a_comment_of_its_own_is_no_chunk_and_one_inside_a_text_stays() -> None:
+    text = "<!-- License -->\n\n# One\n\n<!-- a\nlong comment -->\n\nText <!-- inside --> here.\n\n<!-- one --> and words\n"
+    spans = MarkdownChunker().chunk(Document("a.md", text), lambda t: len(t.split()))
+    found = [text[s.start : s.end] for s in spans]
+    assert not any("License" in f for f in found)
+    assert any("inside" in f and "and words" in f for f in found)
