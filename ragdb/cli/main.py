@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ragdb.cli import collections, database, demo, documents, questions, work
+from ragdb.cli import collections, database, demo, documents, embedders, importing, questions, work
 from ragdb.cli.output import note, speak_unicode
 from ragdb.cli.state import Collection, DatabaseUrl, Home, Json, State, Verbose, state_of
 from ragdb.errors import RagDBError
@@ -48,10 +48,12 @@ def options(
 
 
 documents.register(app)
+importing.register(app)
 questions.register(app)
 work.register(app)
 demo.register(app)
 app.add_typer(collections.app, name="collection")
+app.add_typer(embedders.app, name="embedder")
 app.add_typer(database.app, name="db")
 
 

@@ -50,24 +50,25 @@ def preflight(conn: psycopg.Connection[Any]) -> None:
         raise DatabaseError(
             f"the database has encoding {encoding}; ragdb needs UTF8: create database ... encoding 'UTF8' template template0"
         )
-    row = conn.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
+    row = conn.execute(
+        "select extversion, extnamespace::regnamespace::text, has_schema_privilege(extnamespace, 'usage') "
+        "from pg_extension where extname = 'vector'"
+    ).fetchone()
     if row is None:
         raise ExtensionMissing(
             f"the extension pgvector is not in database {conn.info.dbname!r}; "
             "an administrator runs there: CREATE EXTENSION vector;  then run: ragdb db upgrade"
         )
-    usable = conn.execute(
-        "select has_schema_privilege(extnamespace, 'usage'), extnamespace::regnamespace::text from pg_extension where extname = 'vector'"
-    ).fetchone()
-    if usable and not usable[0]:
+    version, schema, usable = row
+    if not usable:
         raise ExtensionMissing(
-            f"role {conn.info.user!r} may not use schema {usable[1]}, where pgvector is; "
-            f"an administrator runs: GRANT USAGE ON SCHEMA {usable[1]} TO {conn.info.user};"
+            f"role {conn.info.user!r} may not use schema {schema}, where pgvector is; "
+            f"an administrator runs: GRANT USAGE ON SCHEMA {schema} TO {conn.info.user};"
         )
-    if tuple(int(part) for part in row[0].split(".")[:3]) < PGVECTOR_NEEDED:
+    if tuple(int(part) for part in version.split(".")[:3]) < PGVECTOR_NEEDED:
         needed = ".".join(map(str, PGVECTOR_NEEDED))
         raise ExtensionMissing(
-            f"pgvector is {row[0]}, ragdb needs {needed} or newer; "
+            f"pgvector is {version}, ragdb needs {needed} or newer; "
             "after an update of the package an administrator runs: ALTER EXTENSION vector UPDATE;"
         )
 

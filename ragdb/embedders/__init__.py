@@ -57,7 +57,7 @@ def checked_vector(embedder: Embedder, vector: Sequence[float], what: str) -> li
     if len(values) != embedder.dimension:
         raise EmbedderError(
             f"{embedder.name} returned {len(values)} dimensions for {what}, {embedder.dimension} were expected; "
-            "the model behind this name is another one now: name the model that made the stored vectors, or use another collection"
+            "the model behind this name is another one now: name the one that made the stored vectors, or use another collection"
         )
     broken = next((i for i, x in enumerate(values) if not math.isfinite(x)), None)
     if broken is not None:

@@ -75,7 +75,7 @@ def _wait(db: Caller, document_id: int, seconds: float = 30.0) -> str:
 
 
 def _check_vectors(document: Document, model: str, dimension: int) -> None:
-    for number, vector in enumerate(document.vectors or ()):
+    for number, vector in enumerate(() if document.vectors is None else document.vectors):
         if len(vector) != dimension:
             raise EmbedderMismatch(
                 f"vector {number} of {document.uri!r} has {len(vector)} dimensions, but {model!r} has {dimension}; "

@@ -114,8 +114,10 @@ def _given_recipe(document: Document) -> str:
     digest = hashlib.sha256()
     for span in document.chunks or ():
         digest.update(repr((span.start, span.end, span.context, span.heading_path, span.page)).encode("utf-8", "replace"))
-    for vector in document.vectors or ():
-        digest.update(repr([float(x) for x in vector]).encode())
+    if document.vectors is not None:
+        import numpy as np
+
+        digest.update(np.asarray(document.vectors, dtype=np.float64).tobytes())
     return f"given:{digest.hexdigest()[:16]}"
 
 

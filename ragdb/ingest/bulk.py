@@ -1,0 +1,204 @@
+"""Many new documents at once, by COPY: for first loads, and for people who have their vectors already.
+
+Each batch is one transaction: documents, texts, sections, chunks (lexemes and weights by the table's trigger), places
+and, where vectors are given, embeddings. Documents with vectors are ready at once, the others wait for a worker. What
+the collection has already goes the ordinary way, through `add`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import psycopg
+from pgvector import Vector
+from pgvector.psycopg import register_vector
+from psycopg.types.json import Jsonb
+
+from ragdb.context import Context
+from ragdb.errors import BadDocument
+from ragdb.ingest import documents as ordinary
+from ragdb.ingest.clean import clean_document
+from ragdb.ingest.prepare import payload
+from ragdb.types import Added, Document
+
+_BATCH = 500
+
+_COLUMNS = {
+    "document": "document_id collection_id uri title status language owner version updated_at review_after metadata source "
+    "content_hash ready_revision pending_revision n_chunks ingest_state warnings",
+    "document_revision": "document_id revision title content content_hash chunking",
+    "section": "section_id document_id revision ordinal parent_section_id heading level path start_at end_at",
+    "chunk": "chunk_id document_id born_revision text_hash context content",
+    "chunk_place": "document_id revision ordinal chunk_id previous_chunk_id next_chunk_id section_id label start_at end_at page",
+    "embedding": "chunk_id model_id dims v",
+    "job": "document_id revision",
+}
+
+
+def load(
+    context: Context, documents: Iterable[Document], *, progress: Callable[[int], None] | None = None, batch: int = _BATCH
+) -> Iterator[Added]:
+    """Adds documents in batches; yields what became of each, in order.
+
+    `progress(n)` is called with the number of chunks of each batch. Raises BadDocument before anything of its batch
+    is written.
+    """
+    context.ensure_collection(context.database)
+    info = context.info()
+    assert info is not None
+    waiting = iter(documents)
+    while some := list(islice(waiting, batch)):
+        cleaned = [clean_document(document) for document in some]
+        chunking = context.chunking()
+        made = [payload(document, chunking, warnings) for document, warnings in cleaned]
+        with context.database.connection() as caller:
+            conn = caller.connection
+            known = _known(conn, info["collection_id"], [m["uri"] for m in made])
+            fresh = [(d, m) for (d, _), m in zip(cleaned, made, strict=True) if m["uri"] not in known]
+            if twice := _twice([m["uri"] for _, m in fresh]):
+                raise BadDocument(f"{twice!r} comes twice in one batch; give each document a uri of its own")
+            rows = _Rows(conn, info["collection_id"], info["model_id"], info["dims"])
+            for document, m in fresh:
+                rows.add(document, m)
+            with conn.transaction():
+                rows.copy()
+        results = {added.uri: added for added in rows.added}
+        for document, _ in cleaned:
+            # No connection is held here: this may embed.
+            yield results.get(document.uri) or ordinary.add(context, document)
+        if progress:
+            progress(sum(added.chunks for added in rows.added))
+    ordinary.refresh_stats(context)
+
+
+def _known(conn: psycopg.Connection[Any], collection_id: int, uris: Sequence[str]) -> set[str]:
+    rows = conn.execute("select uri from ragdb.document where collection_id = %s and uri = any(%s)", [collection_id, list(uris)])
+    return {uri for (uri,) in rows}
+
+
+def _twice(uris: Sequence[str]) -> str | None:
+    seen: set[str] = set()
+    return next((uri for uri in uris if uri in seen or seen.add(uri)), None)  # type: ignore[func-returns-value]
+
+
+class _Rows:
+    """The rows of one batch, with their ids taken from the sequences first."""
+
+    def __init__(self, conn: psycopg.Connection[Any], collection_id: int, model_id: int, dims: int) -> None:
+        self.conn = conn
+        self.collection_id = collection_id
+        self.model_id = model_id
+        self.dims = dims
+        self.rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _COLUMNS}
+        self.added: list[Added] = []
+
+    def add(self, document: Document, made: dict[str, Any]) -> None:
+        ready = document.vectors is not None or not made["chunks"]
+        (document_id,) = self._ids("document", 1)
+        chunk_ids = self._ids("chunk", len(made["chunks"]))
+        section_ids = self._ids("section", len(made["sections"]))
+        content_hash = hashlib.sha256(f"{made['title'] or ''}\x1f{made['content']}".encode()).digest()
+        self.rows["document"].append(
+            (
+                document_id,
+                self.collection_id,
+                made["uri"],
+                made["title"],
+                made["status"] or "active",
+                made["language"],
+                made["owner"],
+                made["version"],
+                document.updated_at,
+                document.review_after,
+                Jsonb(made["metadata"] or {}),
+                made["source"],
+                content_hash if ready else None,
+                1 if ready else 0,
+                None if ready else 1,
+                len(chunk_ids) if ready else 0,
+                "ready" if ready else "queued",
+                made["warnings"],
+            )
+        )
+        self.rows["document_revision"].append((document_id, 1, made["title"], made["content"], content_hash, made["chunking"]))
+        for section, own_id in zip(made["sections"], section_ids, strict=True):
+            parent = None if section["parent"] is None else section_ids[section["parent"]]
+            place = (
+                section["ordinal"],
+                parent,
+                section["heading"],
+                section["level"],
+                section["path"],
+                section["start"],
+                section["end"],
+            )
+            self.rows["section"].append((own_id, document_id, 1, *place))
+        for n, (chunk, chunk_id) in enumerate(zip(made["chunks"], chunk_ids, strict=True)):
+            text_hash = hashlib.sha256(f"{chunk['context']}\x1f{chunk['content']}".encode()).digest()[:16]
+            self.rows["chunk"].append((chunk_id, document_id, 1, text_hash, chunk["context"], chunk["content"]))
+            before, after = chunk_ids[n - 1] if n else None, chunk_ids[n + 1] if n + 1 < len(chunk_ids) else None
+            section_id = None if chunk["section"] is None else section_ids[chunk["section"]]
+            self.rows["chunk_place"].append(
+                (
+                    document_id,
+                    1,
+                    n,
+                    chunk_id,
+                    before,
+                    after,
+                    section_id,
+                    chunk["label"],
+                    chunk["start"],
+                    chunk["end"],
+                    chunk["page"],
+                )
+            )
+        if document.vectors is not None:
+            self.rows["embedding"] += zip(
+                chunk_ids, [self.model_id] * len(chunk_ids), [self.dims] * len(chunk_ids), self._vectors(document), strict=True
+            )
+        if not ready:
+            self.rows["job"].append((document_id, 1))
+        state = "ready" if ready else "queued"
+        self.added.append(Added(document_id, made["uri"], state, len(chunk_ids), warnings=tuple(made["warnings"])))  # type: ignore[arg-type]
+
+    def _ids(self, table: str, count: int) -> list[int]:
+        if not count:
+            return []
+        name = f"ragdb.{table}_{table}_id_seq"
+        return [i for (i,) in self.conn.execute("select nextval(%s) from generate_series(1, %s)", [name, count])]
+
+    def _vectors(self, document: Document) -> list[Vector]:
+        matrix = np.asarray(document.vectors, dtype=np.float64)
+        if matrix.shape != (len(document.chunks or ()), self.dims):
+            raise BadDocument(
+                f"vectors of {document.uri!r} have shape {matrix.shape}; expected one of {self.dims} numbers a chunk"
+            )
+        length = np.linalg.norm(matrix, axis=1, keepdims=True)
+        if not np.all(np.isfinite(length)) or not np.all(length > 0):
+            raise BadDocument(f"a vector of {document.uri!r} has NaN, infinite or only zero numbers; look at what made it")
+        return [Vector(row) for row in (matrix / length).astype(np.float32)]
+
+    def copy(self) -> None:
+        """Writes all tables in the order of their foreign keys."""
+        if self.rows["embedding"]:
+            _know_vectors(self.conn)
+        with self.conn.cursor() as cursor:
+            for table, columns in _COLUMNS.items():
+                names = ", ".join(columns.split())
+                with cursor.copy(f"copy ragdb.{table} ({names}) from stdin") as copy:
+                    for row in self.rows[table]:
+                        copy.write_row(row)
+
+
+def _know_vectors(conn: psycopg.Connection[Any]) -> None:
+    """Teaches the connection pgvector's type, which is looked up by name: its schema is on the path until the end."""
+    conn.execute(
+        "select set_config('search_path', quote_ident(n.nspname), true) "
+        "from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'"
+    )
+    register_vector(conn)
