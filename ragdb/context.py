@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -12,10 +13,12 @@ from ragdb import adapters
 from ragdb.chunkers import Chunking
 from ragdb.db.caller import Caller, Row, SessionCaller, value
 from ragdb.db.pool import Database
-from ragdb.errors import ContextTooSmall, EmbedderMismatch, NoEmbedder
-from ragdb.protocols import LLM, Chunker, Embedder, Reranker
+from ragdb.errors import ConfigError, ContextTooSmall, EmbedderMismatch, NoEmbedder
+from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker
 
 _CHUNK_TOKENS = 256
+# What a jsonb cannot hold.
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class Context:
@@ -30,6 +33,7 @@ class Context:
         reranker: Reranker | str | None,
         llm: LLM | str | None,
         chunker: Chunker | None = None,
+        analyzer: Analyzer | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.database = Database(target)
@@ -43,8 +47,10 @@ class Context:
         )
         self._given_embedder = embedder
         self._given_chunker = chunker
+        self._given_analyzer = analyzer
         self._embedder: Embedder | None = None
         self._lock = threading.Lock()
+        self._ensured = False
         self.written = 0  # chunks since the last look at the lexical statistics
         self.counted = 0
 
@@ -91,11 +97,47 @@ class Context:
             )
         return found
 
+    @property
+    def analyzer(self) -> Analyzer | None:
+        """The caller's analyzer, its words checked; None where the database makes them."""
+        return self._words if self._given_analyzer is not None else None
+
+    def _words(self, text: str) -> Sequence[str]:
+        assert self._given_analyzer is not None
+        words = self._given_analyzer(text)
+        if isinstance(words, str) or not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
+            raise ConfigError(f"the analyzer returned {str(words)[:80]!r}; it returns a list of words for a text")
+        return [_UNSTORABLE.sub("", word) for word in words]
+
+    def check_analyzer(self, info: Row | None) -> None:
+        """Refuses a collection whose words come from elsewhere than this program's: nothing would be found."""
+        if info is None:
+            return
+        if info["analyzer"] == "external" and self._given_analyzer is None:
+            raise ConfigError(
+                f"the words of collection {self.collection!r} are made by an external analyzer; give the same one: "
+                "RagDB(..., analyzer=...)"
+            )
+        if info["analyzer"] != "external" and self._given_analyzer is not None:
+            raise ConfigError(
+                f"the words of collection {self.collection!r} are made by the database; leave analyzer out, "
+                "or use another collection"
+            )
+
+    def collection_settings(self) -> dict[str, Any]:
+        """What a new collection is made with, beside its model."""
+        return {} if self._given_analyzer is None else {"analyzer": "external"}
+
     def ensure_collection(self, db: Caller) -> None:
         """Makes the collection's row with the embedder's model, where it is not there yet."""
         embedder = self.embedder(db)
+        if self._ensured:
+            return
         info = self.info(db)
+        self.check_analyzer(info)
         if info and info["model"]:
+            # What a caller's transaction sees may still be rolled back.
+            self._ensured = db is self.database
             return
         model_id = value(
             db.call(
@@ -108,7 +150,9 @@ class Context:
                 evidence_floor=getattr(embedder, "evidence_floor", None),
             )
         )
-        db.call("create_collection", collection=self.collection, model_id=model_id)
+        db.call("create_collection", collection=self.collection, model_id=model_id, settings=self.collection_settings())
+        if info is None:
+            self.check_analyzer(self.info(db))  # another program may have been faster
 
     def chunking(self, db: Caller | None = None) -> Chunking:
         from ragdb.chunkers.markdown import MarkdownChunker
@@ -116,7 +160,7 @@ class Context:
         embedder = self.embedder(db)
         size = min(_CHUNK_TOKENS, embedder.max_tokens)
         chunker = self._given_chunker or MarkdownChunker(max_tokens=size)
-        return Chunking(chunker, embedder.count_tokens, getattr(chunker, "max_tokens", size), embedder.name)
+        return Chunking(chunker, embedder.count_tokens, getattr(chunker, "max_tokens", size), embedder.name, self.analyzer)
 
     def count_tokens(self) -> Callable[[str], int]:
         """Tokens by the language model where there is one, else by the embedder."""

@@ -142,6 +142,7 @@ class _Run:
         self.info = context.info(self.db)
         if self.info is None:
             logger.warning("collection %r has no documents yet", context.collection)
+        context.check_analyzer(self.info)
         self.recorder = Recorder(
             collection=context.collection, verb=verb, question=self.question, where=self.where, pipeline=pipeline.to_dict(), k=k
         )
@@ -150,6 +151,8 @@ class _Run:
         """retrieve, fuse and, where there is a reranker, rerank."""
         if self.info is None:
             return Ranking((), (), "fused")
+        if self.context.analyzer is not None:
+            self.query = dataclasses.replace(self.query, lexemes=tuple(self.context.analyzer(self.question)))
         self.query = self._embedded()
         rankings = self._retrieved()
         pipeline, context = self.pipeline, self.context
@@ -177,7 +180,7 @@ class _Run:
         embedder = self.context.embedder(self.db)
         known = value(self.db.call("known_query_vector", question=self.question, model_id=self.info["model_id"]))
         if known is not None:
-            return Query(self.question, tuple(known))
+            return dataclasses.replace(self.query, vector=tuple(known))
         began = time.perf_counter()
         try:
             vector = embed_query_checked(embedder, self.question)
@@ -189,7 +192,7 @@ class _Run:
             return self.query
         self.fresh = True
         self.recorder.usage["embed_ms"] = round((time.perf_counter() - began) * 1000, 2)
-        return Query(self.question, tuple(vector))
+        return dataclasses.replace(self.query, vector=tuple(vector))
 
     def _retrieved(self) -> list[Ranking]:
         """One ranking a leg, in parallel on a pooled connection each."""

@@ -13,6 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 from ragdb.types import Completion, Document, Message, Query, Ranking, Span
 
 CountTokens = Callable[[str], int]
+# A text to the words that the lexical leg searches for, in order and with repeats; called from several threads.
+Analyzer = Callable[[str], Sequence[str]]
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from ragdb import presets
 from ragdb.context import Context
 from ragdb.ingest import documents
 from ragdb.pipeline import Pipeline
-from ragdb.protocols import LLM, Chunker, Embedder, Reranker
+from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker
 from ragdb.runs import explain as explanations
 from ragdb.runs.explain import Explanation
 from ragdb.types import Added, Answer, Document, SearchResult, StoredDocument
@@ -39,12 +39,24 @@ class RagDB:
         llm: LLM | str | None = None,
         pipeline: Pipeline = presets.hybrid,
         chunker: Chunker | None = None,
+        analyzer: Analyzer | None = None,
         options: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """`options` holds keyword options of adapters given by name: `{"llm": {"base_url": ...}, "embedder": {...}}`."""
+        """`options` holds keyword options of adapters given by name: `{"llm": {"base_url": ...}, "embedder": {...}}`.
+
+        `analyzer` makes the words of the lexical leg, `text -> words`, for chunks and questions of a collection that
+        was made with one (Sudachi, MeCab: examples/external_analyzer.py); None: the database makes them.
+        """
         self.pipeline = pipeline
         self.context = Context(
-            url_or_engine, collection, embedder=embedder, reranker=reranker, llm=llm, chunker=chunker, options=options
+            url_or_engine,
+            collection,
+            embedder=embedder,
+            reranker=reranker,
+            llm=llm,
+            chunker=chunker,
+            analyzer=analyzer,
+            options=options,
         )
 
     @classmethod

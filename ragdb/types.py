@@ -142,12 +142,16 @@ class Added(_Value):
 
 @dataclass(frozen=True, slots=True)
 class Query(_Value):
-    """One text to search with. `origin` names the rewriter (`question`: the user's own words); legs None: all."""
+    """One text to search with. `origin` names the rewriter (`question`: the user's own words); legs None: all.
+
+    `lexemes` are its words where the caller's analyzer makes them; None: the database does.
+    """
 
     text: str
     vector: tuple[float, ...] | None = field(default=None, repr=False)
     origin: str = "question"
     legs: tuple[str, ...] | None = None
+    lexemes: tuple[str, ...] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

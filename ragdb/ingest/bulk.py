@@ -52,8 +52,12 @@ def load(
     assert info is not None
     waiting = iter(documents)
     while some := list(islice(waiting, batch)):
-        cleaned = [clean_document(document) for document in some]
         chunking = context.chunking()
+        if chunking.analyzer is not None:
+            # The trigger takes an external analyzer's words only from put_document.
+            yield from (ordinary.add(context, document) for document in some)
+            continue
+        cleaned = [clean_document(document) for document in some]
         made = [payload(document, chunking, warnings) for document, warnings in cleaned]
         with context.database.connection() as caller:
             conn = caller.connection

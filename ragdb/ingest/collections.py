@@ -33,7 +33,7 @@ def create(context: Context, *, text_search_config: str | None = None) -> Row:
             f"collection {context.collection!r} exists already, with {info['n_documents']} documents "
             f"and the model {info['model']!r}; choose another name"
         )
-    settings = {"text_search_config": text_search_config} if text_search_config else {}
+    settings = context.collection_settings() | ({"text_search_config": text_search_config} if text_search_config else {})
     context.embedder()  # a model that cannot be loaded leaves no collection behind
     try:
         context.database.call("create_collection", collection=context.collection, settings=settings)

@@ -119,8 +119,9 @@ def drain(
     With `session` all of it happens in that transaction.
     """
     db = context.caller(session)
-    if context.info(db) is None:
+    if (info := context.info(db)) is None:
         return
+    context.check_analyzer(info)
     worker.release_dead(db)
     while (job := worker.claim(db, collection=context.collection)) is not None:
         try:

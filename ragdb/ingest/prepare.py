@@ -46,7 +46,7 @@ def cut(document: Document, spans: Sequence[Span], chunking: Chunking) -> dict[s
     sections = list(_sections(spans))
     number = {id(section): n for n, section in enumerate(sections)}
     labels = _labels(document.uri, spans)
-    chunks = []
+    chunks: list[dict[str, Any]] = []
     for ordinal, (span, label) in enumerate(zip(spans, labels, strict=True)):
         content = document.content[span.start : span.end]
         if not content.strip():
@@ -56,11 +56,12 @@ def cut(document: Document, spans: Sequence[Span], chunking: Chunking) -> dict[s
                 f"chunk {ordinal} of {document.uri!r} has {len(content)} characters; at most {_MAX_CHUNK}: cut it smaller"
             )
         header = fit_header(index_header(document.title, span.heading_path), chunking.max_tokens, chunking.count_tokens)
+        context = "\n".join(part for part in (header, span.context) if part)
         chunks.append(
             {
                 "ordinal": ordinal,
                 "content": content,
-                "context": "\n".join(part for part in (header, span.context) if part),
+                "context": context,
                 "start": span.start,
                 "end": span.end,
                 "page": span.page,
@@ -68,6 +69,8 @@ def cut(document: Document, spans: Sequence[Span], chunking: Chunking) -> dict[s
                 "label": label,
             }
         )
+        if chunking.analyzer is not None:
+            chunks[-1]["lexemes"] = list(chunking.analyzer(f"{context}\n{content}" if context else content))
     return {
         "sections": [
             {

@@ -6,6 +6,7 @@ One list keeps its order. Chunks that are gone or hidden by now fall out; of sev
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ragdb.db.caller import Caller, Row, from_json
 from ragdb.types import Hit, Outcome, Query, Ranking
@@ -27,9 +28,11 @@ def fuse(
     """
     lists = {_name(r): list(r.chunk_ids) for r in rankings}
     by_list = {_name(r): weights[r.leg] for r in rankings if r.leg in weights}
-    options = {"rrf_k": rrf_k, "weights": by_list, "content_for": keep}
+    options: dict[str, Any] = {"rrf_k": rrf_k, "weights": by_list, "content_for": keep}
     if question.vector is not None:
         options["vector"] = [float(x) for x in question.vector]
+    if question.lexemes is not None:
+        options["lexemes"] = list(question.lexemes)
     rows = db.call("fuse", lists=lists, question=question.text, collection=collection, options=options)
     hits = [_hit(row, collection) for row in rows]
     kept = {i for hit in hits for i in (hit.chunk_id, *hit.aliases)}

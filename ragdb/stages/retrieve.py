@@ -20,7 +20,10 @@ def retrieve(
     `number` tells the lists of several queries apart. Scores are BM25 (lexical) or cosine (semantic).
     """
     if leg == "lexical":
-        rows = db.call("lexical_leg", question=query.text, collection=collection, candidates=candidates, where=dict(where))
+        options = {} if query.lexemes is None else {"lexemes": list(query.lexemes)}
+        rows = db.call(
+            "lexical_leg", question=query.text, collection=collection, candidates=candidates, where=dict(where), options=options
+        )
     elif leg == "semantic":
         vector = None if query.vector is None else [float(x) for x in query.vector]
         rows = db.call("semantic_leg", query_vector=vector, collection=collection, candidates=candidates, where=dict(where))

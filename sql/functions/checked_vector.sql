@@ -5,11 +5,22 @@ set search_path from current
 as $function$
 declare
   norm double precision;
+  v vector;
 begin
   if cardinality(numbers) <> dims then
     raise exception 'the vector has % numbers, but model "%" has %', cardinality(numbers), model, dims
       using errcode = 'RD003', hint = 'Embed with the collection''s own model.';
   end if;
+  -- what an embedder usually gives: numbers that single precision holds, of about length 1
+  begin
+    v := numbers::vector;
+    norm := vector_norm(v);
+    if norm between 0.5 and 2 then
+      return l2_normalize(v);
+    end if;
+  exception when others then
+    null;                                               -- null, NaN, too large: said below
+  end;
   select sqrt(sum(n * n)) into norm from unnest(numbers) n;
   if norm is null or norm = 'NaN' or norm = 'infinity' or norm = 0 or array_position(numbers, null) is not null then
     raise exception 'the vector for model "%" has null, NaN, infinite or only zero numbers', model
@@ -23,10 +34,13 @@ comment on function ragdb.checked_vector(double precision[], integer, text) is '
 
 -- Whether the HNSW index of a model is there and complete.
 create or replace function ragdb.hnsw_is_valid(model_id bigint) returns boolean
-language sql stable
+language plpgsql stable
 set search_path from current
 as $function$
-  select exists (select from pg_index i
-                  where i.indexrelid = to_regclass(format('ragdb.embedding_hnsw_%s', model_id)) and i.indisvalid and i.indisready)
+declare
+  found oid := to_regclass('ragdb.embedding_hnsw_' || model_id);
+begin
+  return found is not null and exists (select from pg_index i where i.indexrelid = found and i.indisvalid and i.indisready);
+end
 $function$;
 comment on function ragdb.hnsw_is_valid(bigint) is 'Whether the HNSW index of a model is there and complete.';

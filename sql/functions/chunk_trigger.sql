@@ -1,4 +1,5 @@
--- Fills lexemes and lexical_weights of a new chunk, and keeps chunks immutable.
+-- Fills lexemes (unless the collection's analyzer is external: then they are given) and lexical_weights of a new chunk,
+-- and keeps chunks immutable.
 create or replace function ragdb.chunk_trigger() returns trigger
 language plpgsql
 set search_path from current
@@ -15,11 +16,16 @@ begin
     return new;
   end if;
 
-  select col.text_search_config, col.k1, col.b, col.pivot_length
+  select col.name, col.analyzer, col.text_search_config, col.k1, col.b, col.pivot_length
     into c
     from ragdb.document d join ragdb.collection col using (collection_id)
    where d.document_id = new.document_id;
-  new.lexemes := ragdb.analyze(new.context || E'\n' || new.content, c.text_search_config::regconfig);
+  if c.analyzer = 'builtin' then
+    new.lexemes := ragdb.analyze(new.context || E'\n' || new.content, c.text_search_config::regconfig);
+  elsif new.lexemes is null then
+    raise exception 'a chunk of document % comes without lexemes, but collection "%" has an external analyzer', new.document_id, c.name
+      using errcode = 'RD004', hint = 'Give "lexemes" with each chunk; in Python: RagDB(..., analyzer=...).';
+  end if;
   new.lexical_weights := ragdb.lexical_weights(new.lexemes, c.k1, c.b, c.pivot_length);
   return new;
 end

@@ -28,7 +28,8 @@ $function$;
 comment on function ragdb.register_model(text, integer, text, text, integer, double precision) is
   'Registers an embedding model and returns its id; refuses another dimension or other prefixes under a known name.';
 
--- Makes a collection, or finds it. settings: text_search_config, k1, b, pivot_length, exact_limit, candidate_budget.
+-- Makes a collection, or finds it. settings: text_search_config, k1, b, pivot_length, exact_limit, candidate_budget,
+-- analyzer (builtin, or external: lexemes come with chunks and questions).
 -- A collection keeps its model: another one is refused with both names.
 create or replace function ragdb.create_collection(collection text, model_id bigint default null, settings jsonb default '{}')
 returns bigint
@@ -42,9 +43,12 @@ begin
   if not found then
     -- raises here, with its name, if there is no such configuration
     perform coalesce(settings ->> 'text_search_config', 'pg_catalog.english')::regconfig;
-    insert into ragdb.collection (name, active_model_id, text_search_config, k1, b, pivot_length, exact_limit, candidate_budget)
+    if settings ->> 'analyzer' not in ('builtin', 'external') then
+      raise exception 'analyzer is "%"', settings ->> 'analyzer' using errcode = 'RD004', hint = 'It is builtin or external.';
+    end if;
+    insert into ragdb.collection (name, active_model_id, text_search_config, analyzer, k1, b, pivot_length, exact_limit, candidate_budget)
     values (collection, model_id,
-            coalesce(settings ->> 'text_search_config', 'pg_catalog.english'),
+            coalesce(settings ->> 'text_search_config', 'pg_catalog.english'), coalesce(settings ->> 'analyzer', 'builtin'),
             coalesce((settings ->> 'k1')::double precision, 1.2), coalesce((settings ->> 'b')::double precision, 0.75),
             coalesce((settings ->> 'pivot_length')::double precision, 120),
             coalesce((settings ->> 'exact_limit')::integer, 10000), coalesce((settings ->> 'candidate_budget')::integer, 4000))
@@ -69,12 +73,12 @@ comment on function ragdb.create_collection(text, bigint, jsonb) is
 
 -- A collection with its active model, for clients; no row where there is none.
 create or replace function ragdb.collection_info(collection text)
-returns table (collection_id bigint, model_id bigint, model text, dims integer, evidence_floor double precision, n_documents bigint, n_chunks bigint)
+returns table (collection_id bigint, model_id bigint, model text, dims integer, evidence_floor double precision, n_documents bigint, n_chunks bigint, analyzer text)
 language sql stable
 security definer
 set search_path from current
 as $function$
-  select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, n.documents, n.chunks
+  select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, n.documents, n.chunks, c.analyzer
     from ragdb.collection c
     left join ragdb.embedding_model m on m.model_id = c.active_model_id
     cross join lateral (select count(*) as documents, coalesce(sum(d.n_chunks), 0) as chunks

@@ -1,11 +1,13 @@
 -- The fuse stage: rrf_fuse over the legs' lists, then, in one snapshot, what may be seen of it now: chunks that are
 -- gone or not yet visible fall out, chunks of the same indexed text become one (the others are its aliases).
--- Content comes for the first `content_for` rows. Options: weights, rrf_k (60), content_for (50), model_id, vector.
+-- Content comes for the first `content_for` rows. Options: weights, rrf_k (60), content_for (50), model_id, vector, lexemes.
 --
 -- evidence: the share (0 to 1) of the question's content words that the chunk holds, weighted by idf, a word that
 --           stands nowhere counted as if it stood in one chunk: else, in a small collection, it would outweigh all others.
--- matched:  those words with their idf. rare: those of them that stand in at most a fifth of the chunks, or in at most
---           ten (in a small collection a share says little).
+--           A chunk that holds all words of a synonym holds the words of the question that the synonym stands for, which
+--           then weigh no more than the synonym's.
+-- matched:  the words it holds, its synonyms' too, with their idf. rare: those of them that stand in at most a fifth of
+--           the chunks, or in at most ten (in a small collection a share says little).
 -- similarity: cosine of chunk and question, where `options.vector` is given.
 create or replace function ragdb.fuse(lists jsonb, question text, collection text default 'default', options jsonb default '{}')
 returns table (
@@ -46,12 +48,23 @@ begin
     select v.*, row_number() over (order by v.score desc, v.chunk_id)::integer as r
       from visible v where v.copy = 1),
   word as materialized (
-    select w.word, w.idf,
+    select w.word, w.idf, w.content, w.source = 'question' as own,
            ln(1 + (greatest(s.n_chunks, w.ndoc, 1) - greatest(w.ndoc, 1) + 0.5) / (greatest(w.ndoc, 1) + 0.5))::double precision as weight,
-           w.ndoc <= greatest(10, coalesce(s.n_chunks, 0) / 5) as is_rare, w.lone
-      from ragdb.lexical_query(question, collection) w
-      left join ragdb.lexical_stats s on s.collection_id = c.collection_id
-     where w.content)
+           w.ndoc <= greatest(10, coalesce(s.n_chunks, 0) / 5) as is_rare, w.lone,
+           '''' || replace(replace(w.word, '\', '\\'), '''', '''''') || case when w.lone then ''':*' else '''' end as quoted
+      from ragdb.lexical_query(question, collection, options) w
+      left join ragdb.lexical_stats s on s.collection_id = c.collection_id),
+  synonym as materialized (
+    select s.n, s.covers, array_agg(w.word) as words, max(w.weight) as weight,
+           coalesce(string_agg(w.quoted, ' & ') filter (where w.content), string_agg(w.quoted, ' & '))::tsquery as query
+      from ragdb.question_synonyms(question, c, options) s
+      join word w on w.word = any (s.words)
+     group by s.n, s.covers),
+  -- a word is no rarer than its synonyms
+  counted as materialized (
+    select w.word, w.idf, w.own, w.is_rare, w.lone, w.quoted,
+           least(w.weight, (select min(s.weight) from synonym s where w.word = any (s.covers))) as weight
+      from word w where w.content)
   select x.r, x.chunk_id, x.score, x.ranks, array_remove(x.copies, x.chunk_id),
          p.label, x.document_id, d.uri, d.title, coalesce(sec.path, '{}'), d.status,
          x.context, x.content, p.start_at, p.end_at, p.page, d.metadata,
@@ -62,11 +75,15 @@ begin
     join ragdb.chunk_place p on p.chunk_id = x.chunk_id and p.document_id = x.document_id and p.revision = d.ready_revision
     left join ragdb.section sec on sec.section_id = p.section_id
     left join lateral (
-      select sum(w.weight) filter (where h.holds) / nullif(sum(w.weight), 0) as share,
+      select sum(w.weight) filter (where w.own and (h.holds or w.word = any (y.covers))) / nullif(sum(w.weight) filter (where w.own), 0) as share,
              jsonb_object_agg(w.word, round(w.idf::numeric, 4)) filter (where h.holds) as matched,
              array_agg(w.word order by w.word) filter (where h.holds and w.is_rare) as rare
-        from word w,
-             lateral (select case when w.lone then x.lexemes @@ ('''' || w.word || ''':*')::tsquery
+        from (select coalesce(array_agg(distinct u.covered), '{}') as covers, coalesce(array_agg(distinct u.word), '{}') as words
+                from synonym a, unnest(a.covers, a.words) as u(covered, word)
+               where x.lexemes @@ a.query) y,
+             counted w,
+             lateral (select case when not w.own then w.word = any (y.words)
+                                  when w.lone then x.lexemes @@ w.quoted::tsquery
                                   else w.word = any (tsvector_to_array(x.lexemes)) end as holds) h) hit on true
    where x.r <= content_for
    order by x.r;

@@ -1,4 +1,5 @@
 -- The lexical leg: BM25 over ragdb.chunk, at most `candidates` chunks, best first, `where` before the limit.
+-- Few matching chunks are all scored; of many GIN gives candidates by the rarest words.
 -- One row, so that the path taken is known also where nothing was found.
 create or replace function ragdb.lexical_leg(
   question text, collection text default 'default', candidates integer default 50, "where" jsonb default '{}', options jsonb default '{}',
@@ -9,35 +10,25 @@ set search_path from current
 set jit = off
 as $function$
 declare
-  c ragdb.collection := ragdb.readable_collection(collection);
-  filter record;
-  plan record;
-  seqscan text := current_setting('enable_seqscan');
+  p record;
+  before text[];
 begin
-  filter := ragdb.where_clause("where");
-  c.exact_limit := coalesce((options ->> 'exact_limit')::integer, c.exact_limit);
-  matching := ragdb.matching_chunks(c.collection_id, filter.condition, filter.vals, c.exact_limit);
-  plan := ragdb.lexical_plan(c, question, matching);
-  path := plan.path;
-  note := plan.note;
-  if path = 'empty' then
-    chunk_ids := '{}';
-    scores := '{}';
+  p := ragdb.prepared_lexical(question, collection, candidates, "where", options);
+  path := p.path;
+  matching := p.matching;
+  note := p.note;
+  chunk_ids := '{}';
+  scores := '{}';
+  if p.statement is null then
     return;
   end if;
-
-  -- The planner does not know that @@ costs by the word. Set and put back by hand: a SET clause on a function
-  -- would hold for the exact path too.
-  if path = 'gin' then
-    perform set_config('enable_seqscan', 'off', true);
-  end if;
-  execute format('select coalesce(array_agg(x.chunk_id order by x.score desc, x.chunk_id), ''{}''),
-                         coalesce(array_agg(x.score order by x.score desc, x.chunk_id), ''{}'')
-                    from (%s) x', ragdb.lexical_statement(path, filter.condition))
-     into chunk_ids, scores
-    using c.collection_id, filter.vals, plan.query, candidates, plan.candidates;
-  if path = 'gin' then
-    perform set_config('enable_seqscan', seqscan, true);
+  before := ragdb.swap_settings(p.settings);
+  execute p.statement into chunk_ids, scores using p.collection_id, p.vals, p.query, candidates, p.words, p.documents;
+  perform ragdb.swap_settings(before);
+  if path = 'gin' and p.exact is not null and cardinality(chunk_ids) < p.expected then
+    path := 'exact';
+    note := format('%s; GIN gave %s of %s, so every matching chunk was scored', note, cardinality(chunk_ids), p.expected);
+    execute p.exact into chunk_ids, scores using p.collection_id, p.vals, p.query, candidates, p.words, p.documents;
   end if;
 end
 $function$;

@@ -2,7 +2,8 @@
 --   select * from ragdb.search('在宅勤務手当', collection => 'help', k => 5);
 -- Without query_vector the vector of this question from ragdb.query_vector serves; where there is none, the
 -- lexical leg answers alone and a NOTICE says so. Options: offset (0), candidates (50), rrf_k (60),
--- weights ({"lexical": 1, "semantic": 1}), legs (["lexical", "semantic"]), model_id, exact_limit.
+-- weights ({"lexical": 1, "semantic": 1}), legs (["lexical", "semantic"]), model_id, exact_limit, lexemes (of the question,
+-- in a collection with an external analyzer).
 create or replace function ragdb.search(
   question text, collection text default 'default', k integer default 10, "where" jsonb default '{}',
   query_vector double precision[] default null, options jsonb default '{}')

@@ -10,50 +10,26 @@ set search_path from current
 set jit = off
 as $function$
 declare
-  c ragdb.collection := ragdb.readable_collection(collection);
-  m ragdb.embedding_model;
-  filter record;
-  q vector;
-  exact_limit integer := coalesce((options ->> 'exact_limit')::integer, c.exact_limit);
-  saved text[];
-  aggregate constant text := 'select coalesce(array_agg(x.chunk_id order by x.score desc, x.chunk_id), ''{}''),
-                                     coalesce(array_agg(x.score order by x.score desc, x.chunk_id), ''{}'') from (%s) x';
+  p record;
+  before text[];
 begin
-  filter := ragdb.where_clause("where");
-  select * into m from ragdb.embedding_model e where e.model_id = coalesce((options ->> 'model_id')::bigint, c.active_model_id);
+  p := ragdb.prepared_semantic(query_vector, collection, candidates, "where", options);
+  path := p.path;
+  matching := p.matching;
+  note := p.note;
   chunk_ids := '{}';
   scores := '{}';
-  if query_vector is null or not found then
-    path := 'empty';
-    note := case when query_vector is null then 'no vector of the question' else 'the collection has no embedding model' end;
+  if p.statement is null then
     return;
   end if;
-  q := ragdb.checked_vector(query_vector, m.dims, m.name);
-
-  matching := ragdb.matching_chunks(c.collection_id, filter.condition, filter.vals, exact_limit);
-  path := case when matching > exact_limit and ragdb.hnsw_is_valid(m.model_id) then 'hnsw' else 'exact' end;
-  note := case when matching > exact_limit and path = 'exact' then 'no HNSW index for this model: every matching chunk is compared' else '' end;
-
-  if path = 'hnsw' then
-    -- Saved and put back by hand: a SET clause needs rights that a plain owner lacks, and a dump of it does not restore.
-    saved := array[current_setting('hnsw.ef_search'), current_setting('hnsw.iterative_scan'), current_setting('enable_sort'), current_setting('enable_seqscan')];
-    perform set_config('hnsw.ef_search', least(1000, greatest(100, candidates * 2))::text, true),
-            set_config('hnsw.iterative_scan', 'relaxed_order', true),
-            set_config('enable_sort', 'off', true),
-            set_config('enable_seqscan', 'off', true);
-    execute format(aggregate, ragdb.semantic_statement('hnsw', filter.condition, m.model_id, m.dims))
-       into chunk_ids, scores using c.collection_id, filter.vals, q, candidates;
-    perform set_config('hnsw.ef_search', saved[1], true), set_config('hnsw.iterative_scan', saved[2], true),
-            set_config('enable_sort', saved[3], true), set_config('enable_seqscan', saved[4], true);
-    if cardinality(chunk_ids) >= candidates then
-      return;
-    end if;
+  before := ragdb.swap_settings(p.settings);
+  execute p.statement into chunk_ids, scores using p.collection_id, p.vals, p.query, candidates, p.documents;
+  perform ragdb.swap_settings(before);
+  if path = 'hnsw' and cardinality(chunk_ids) < p.expected then
     path := 'exact';
-    note := format('HNSW gave %s of %s, so every matching chunk was compared', cardinality(chunk_ids), candidates);
+    note := format('HNSW gave %s of %s, so every matching chunk was compared', cardinality(chunk_ids), p.expected);
+    execute p.exact into chunk_ids, scores using p.collection_id, p.vals, p.query, candidates, p.documents;
   end if;
-
-  execute format(aggregate, ragdb.semantic_statement('exact', filter.condition, m.model_id, m.dims))
-     into chunk_ids, scores using c.collection_id, filter.vals, q, candidates;
 end
 $function$;
 comment on function ragdb.semantic_leg(double precision[], text, integer, jsonb, jsonb) is

@@ -5,6 +5,7 @@
 --   {"lang": ["en", "ja"]}                membership; [] matches nothing
 --   {"uri": {"prefix": "handbook/"}}      operators: in not_in gt gte lt lte prefix contains exists
 --   {"any": [{...}, {...}]}               one of these
+--   {"filter": {"my_orders": [42]}}       a live filter and its values, see ragdb.register_filter()
 --   status                                active unless given; a word, a list, or "any"
 --
 -- Own columns: status uri document_id title language owner version updated_at review_after.
@@ -41,8 +42,15 @@ begin
       end loop;
       parts := parts || case when alternatives = '{}' then 'false' else '(' || array_to_string(alternatives, ' or ') || ')' end;
     elsif key = 'filter' then
-      raise exception 'where: no filter is registered as %', value
-        using errcode = 'RD001', hint = 'Filter by columns or metadata.';
+      if jsonb_typeof(value) <> 'object' or value = '{}' then
+        raise exception 'where: "filter" is %, and names no filter', left(value::text, 80)
+          using errcode = 'RD001', hint = 'Write it like {"filter": {"my_orders": [42]}}: the name of a registered filter and its values.';
+      end if;
+      for op, operand in select e.key, e.value from jsonb_each(value) e loop
+        sub := ragdb.filter_condition(op, operand, vals);
+        vals := sub.vals;
+        parts := parts || sub.condition;
+      end loop;
     elsif key = 'status' and value = '"any"' then
       null;
     elsif jsonb_typeof(value) = 'object' then

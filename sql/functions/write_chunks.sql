@@ -1,6 +1,7 @@
 -- Sections and chunks of a pending revision.
 --   sections: [{"ordinal", "parent": ordinal or null, "heading", "level", "path": [...], "start", "end"}]
---   chunks:   [{"ordinal", "content", "context", "start", "end", "page"?, "section": ordinal or null, "label"}]
+--   chunks:   [{"ordinal", "content", "context", "start", "end", "page"?, "section": ordinal or null, "label",
+--              "lexemes"?: [words, in order]}]; lexemes where the collection's analyzer is external, and only there
 -- A chunk whose text the ready revision has already keeps its row and its vector (matched by text and by how often
 -- it has come before); new text that any chunk has been embedded for gets a copy of that vector.
 create or replace function ragdb.write_chunks(
@@ -11,10 +12,17 @@ as $function$
 declare
   ready integer;
   model bigint;
+  col record;
 begin
   select d.ready_revision, c.active_model_id into strict ready, model
     from ragdb.document d join ragdb.collection c using (collection_id)
    where d.document_id = write_chunks.document_id and d.pending_revision = write_chunks.revision;
+  select c.name, c.analyzer into strict col
+    from ragdb.document d join ragdb.collection c using (collection_id) where d.document_id = write_chunks.document_id;
+  if col.analyzer = 'builtin' and jsonb_path_exists(chunks, '$[*].lexemes ? (@ != null)') then
+    raise exception 'chunks come with lexemes, but collection "%" has the builtin analyzer', col.name
+      using errcode = 'RD004', hint = 'Leave them out, or use a collection made with {"analyzer": "external"}.';
+  end if;
   update ragdb.document_revision r set chunking = write_chunks.chunking
    where r.document_id = write_chunks.document_id and r.revision = write_chunks.revision;
 
@@ -31,7 +39,7 @@ begin
 
   with given as (
     select g.*, substr(sha256(convert_to(g.context || chr(31) || g.content, 'UTF8')), 1, 16) as text_hash
-      from jsonb_to_recordset(chunks) as g(ordinal integer, content text, context text, "start" integer, "end" integer, page integer, section integer, label text)),
+      from jsonb_to_recordset(chunks) as g(ordinal integer, content text, context text, "start" integer, "end" integer, page integer, section integer, label text, lexemes jsonb)),
   nth as (
     select g.*, row_number() over (partition by g.text_hash order by g.ordinal) as n from given g),
   old as (
@@ -47,8 +55,8 @@ begin
     select m.*, coalesce(m.kept_id, nextval('ragdb.chunk_chunk_id_seq')) as id, m.kept_id is not null as kept
       from matched m),
   fresh as (
-    insert into ragdb.chunk (chunk_id, document_id, born_revision, text_hash, context, content)
-    select m.id, write_chunks.document_id, write_chunks.revision, m.text_hash, m.context, m.content
+    insert into ragdb.chunk (chunk_id, document_id, born_revision, text_hash, context, content, lexemes)
+    select m.id, write_chunks.document_id, write_chunks.revision, m.text_hash, m.context, m.content, ragdb.given_lexemes(m.lexemes)
       from mapped m where not m.kept order by m.ordinal),
   placed as (
     insert into ragdb.chunk_place (document_id, revision, ordinal, chunk_id, previous_chunk_id, next_chunk_id, section_id, label, start_at, end_at, page)

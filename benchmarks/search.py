@@ -1,0 +1,329 @@
+"""Speed of search over a synthetic corpus, each figure beside what it is compared with, in one run.
+
+    python benchmarks/search.py --chunks 200000 [--json] [--home FOLDER]
+
+Corpus: documents of ten chunks of 120 words each, drawn from a Zipf distribution over 50,000 words. The last line and
+the bars are for the corpus without stop words (harsh for the lexical leg: its commonest words stand in most chunks);
+a second, smaller corpus with English stop words in it is printed too. Vectors: 384 dimensions, 1,000 centres, noise
+0.6 of a centre's length. Questions: nine words of one chunk; a centre with fresh noise. Times are medians after a warm-up, in
+milliseconds, on one warm connection unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+from pgvector import Vector
+from pgvector.psycopg import register_vector
+
+from ragdb import Document, RagDB, Span
+from ragdb.db import embedded, hnsw, schema
+from ragdb.ingest import bulk
+from ragdb.stages.retrieve import retrieve
+from ragdb.testing import FakeEmbedder
+from ragdb.types import Query
+
+DIMS, WORDS, PER_DOCUMENT, CENTRES, NOISE, K = 384, 120, 10, 1000, 0.6, 50
+STOP_WORDS = [
+    "the",
+    "of",
+    "and",
+    "to",
+    "in",
+    "a",
+    "is",
+    "that",
+    "for",
+    "it",
+    "as",
+    "was",
+    "with",
+    "be",
+    "by",
+    "on",
+    "not",
+    "he",
+    "his",
+    "but",
+    "at",
+    "are",
+    "this",
+    "have",
+    "from",
+    "or",
+    "had",
+    "an",
+    "they",
+    "which",
+]
+
+
+class Corpus:
+    """Texts and vectors, the same for the same seed."""
+
+    def __init__(self, chunks: int, *, stop_words: bool, seed: int = 7) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.chunks = chunks
+        weights = 1 / np.arange(1, 50_001) ** 1.0
+        names = [f"w{n}" for n in range(50_000)]
+        if stop_words:
+            names = STOP_WORDS + names[len(STOP_WORDS) :]
+        self.names = np.array(names, dtype=object)
+        self.cumulative = np.cumsum(weights / weights.sum())
+        self.centres = self._unit(self.rng.normal(size=(CENTRES, DIMS)))
+        self.sample: list[str] = []
+
+    @staticmethod
+    def _unit(matrix: np.ndarray) -> np.ndarray:
+        return matrix / np.linalg.norm(matrix, axis=-1, keepdims=True)
+
+    def texts(self, count: int) -> list[str]:
+        drawn = np.searchsorted(self.cumulative, self.rng.random((count, WORDS)))
+        return [" ".join(self.names[np.minimum(row, 49_999)]) for row in drawn]
+
+    def vectors(self, count: int) -> np.ndarray:
+        noise = self._unit(self.rng.normal(size=(count, DIMS)))
+        return self._unit(self.centres[self.rng.integers(CENTRES, size=count)] + NOISE * noise)
+
+    def documents(self, *, vectors: bool) -> Iterator[Document]:
+        for n in range(self.chunks // PER_DOCUMENT):
+            parts = self.texts(PER_DOCUMENT)
+            if n % 50 == 0:
+                self.sample.append(parts[0])
+            ends = np.cumsum([len(part) + 1 for part in parts]).tolist()
+            spans = [Span(end - len(part) - 1, end - 1) for end, part in zip(ends, parts, strict=True)]
+            metadata = {"percent": n % 100, "basis_point": n % 10_000}
+            given = self.vectors(PER_DOCUMENT) if vectors else None
+            yield Document(f"d{n}", " ".join(parts), chunks=spans, vectors=given, metadata=metadata)
+
+    def questions(self, count: int) -> list[str]:
+        chosen = self.rng.choice(len(self.sample), size=count)
+        return [" ".join(self.rng.choice(sorted(set(self.sample[i].split())), size=9, replace=False)) for i in chosen]
+
+
+def timed(work: Callable[[Any], Any], items: list[Any], *, warm: int = 3) -> tuple[list[float], list[Any]]:
+    for item in items[:warm]:
+        work(item)
+    times, results = [], []
+    for item in items:
+        began = time.perf_counter()
+        results.append(work(item))
+        times.append((time.perf_counter() - began) * 1000)
+    return times, results
+
+
+def p50(times: list[float]) -> float:
+    return round(statistics.median(times), 2)
+
+
+def p95(times: list[float]) -> float:
+    return round(float(np.percentile(times, 95)), 2)
+
+
+def recall(found: list[list[int]], true: list[list[int]]) -> float:
+    shares = [len(set(f) & set(t)) / len(t) for f, t in zip(found, true, strict=True) if t]
+    return round(statistics.mean(shares), 4) if shares else 1.0
+
+
+class Bench:
+    """One database with one corpus; every measure returns its figures by name."""
+
+    def __init__(self, url: str, collection: str, corpus: Corpus) -> None:
+        self.url = url
+        self.collection = collection
+        self.corpus = corpus
+        self.rag = RagDB(url, collection=collection, embedder=FakeEmbedder(DIMS, name="bench:384"))
+        self.conn = psycopg.connect(url, autocommit=True)
+        register_vector(self.conn)
+
+    def one(self, sql: str, *values: Any) -> Any:
+        row = self.conn.execute(sql, values or None).fetchone()  # type: ignore[call-overload]
+        return row[0] if row and len(row) == 1 else row
+
+    def load(self) -> dict[str, float]:
+        share = min(self.corpus.chunks, 20_000)
+        text_only = Corpus(share, stop_words=False, seed=11)
+        with RagDB(self.url, collection=f"{self.collection}-text", embedder=FakeEmbedder(DIMS, name="bench:384")) as rag:
+            documents = list(text_only.documents(vectors=False))
+            began = time.perf_counter()
+            list(bulk.load(rag.context, documents))
+            figures = {"text_chunks_per_second": round(share / (time.perf_counter() - began))}
+        self.conn.execute("delete from ragdb.document")
+        began = time.perf_counter()
+        for done in bulk.load(self.rag.context, self.corpus.documents(vectors=True)):
+            if done.document_id % 1000 == 0:
+                print(f"\r{done.document_id * PER_DOCUMENT} chunks", end="", file=sys.stderr)
+        print(f"\nloaded in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        figures |= self.copy_vectors(share)
+        self.conn.execute("vacuum analyze")
+        began = time.perf_counter()
+        for model in hnsw.models(self.url):
+            hnsw.build(self.url, model)
+        figures["hnsw_build_seconds"] = round(time.perf_counter() - began)
+        self.conn.execute("vacuum analyze ragdb.embedding")
+        return figures
+
+    def copy_vectors(self, count: int) -> dict[str, float]:
+        """COPY of vectors into ragdb.embedding (keys, CHECKs, no HNSW) beside COPY into a table without anything."""
+        ids = [i for (i,) in self.conn.execute("select chunk_id from ragdb.chunk order by chunk_id limit %s", [count])]
+        vectors = [Vector(row) for row in self.corpus.vectors(len(ids)).astype(np.float32)]
+        model_id = self.one("select model_id from ragdb.embedding_model where name = 'bench:384'")
+        kept = self.conn.execute("create temp table kept as select * from ragdb.embedding where chunk_id = any(%s)", [ids])
+        kept.close()
+        self.conn.execute("create table if not exists public.bare (chunk_id bigint, model_id bigint, dims integer, v vector)")
+        figures = {}
+        for name, table in (("vectors_per_second", "ragdb.embedding"), ("copy_vectors_per_second", "public.bare")):
+            self.conn.execute(f"delete from {table} where chunk_id = any(%s)", [ids])
+            began = time.perf_counter()
+            with self.conn.cursor().copy(f"copy {table} (chunk_id, model_id, dims, v) from stdin") as copy:
+                for chunk_id, vector in zip(ids, vectors, strict=True):
+                    copy.write_row((chunk_id, model_id, DIMS, vector))
+            figures[name] = round(len(ids) / (time.perf_counter() - began))
+        self.conn.execute("drop table public.bare")
+        self.conn.execute("delete from ragdb.embedding where chunk_id = any(%s)", [ids])
+        self.conn.execute("insert into ragdb.embedding select * from kept")
+        self.conn.execute("drop table kept")
+        return figures
+
+    def lexical(self, questions: list[str], slow: int) -> dict[str, float]:
+        def leg(question: str, options: str = "{}") -> list[int]:
+            return self.one(
+                "select chunk_ids from ragdb.lexical_leg(%s, %s, %s, options => %s::jsonb)", question, self.collection, K, options
+            )
+
+        times, found = timed(leg, questions)
+        _, true = timed(lambda q: leg(q, '{"exact_limit": 2147483646}'), questions[: 4 * slow], warm=0)
+        figures = {"lexical_p50_ms": p50(times), "lexical_p95_ms": p95(times), "lexical_recall": recall(found[: 4 * slow], true)}
+        ranked = "select array(select c.chunk_id from ragdb.chunk c, to_tsquery('english', %s) q where c.lexemes @@ q order by {} desc, c.chunk_id limit 50)"
+        for name, score in (("ts_rank_cd", "ts_rank_cd(c.lexemes, q)"), ("ts_rank", "ts_rank(c.lexemes, q, 1)")):
+            times, _ = timed(lambda q, s=score: self.one(ranked.format(s), " | ".join(q.split())), questions[:slow], warm=1)
+            figures[f"lexical_or_{name}_p50_ms"] = p50(times)
+        return figures
+
+    def _semantic(self, vector: list[float], where: str = "{}", options: str = "{}") -> list[int]:
+        return self.one(
+            "select chunk_ids from ragdb.semantic_leg(%s::double precision[], %s, %s, %s::jsonb, %s::jsonb)",
+            vector,
+            self.collection,
+            K,
+            where,
+            options,
+        )
+
+    def semantic(self, vectors: list[list[float]], slow: int) -> dict[str, float]:
+        exact = '{"exact_limit": 2147483646}'
+        times, found = timed(self._semantic, vectors)
+        _, true = timed(lambda v: self._semantic(v, options=exact), vectors[: 4 * slow], warm=0)
+        figures = {"semantic_p50_ms": p50(times), "semantic_recall": recall(found[: 4 * slow], true)}
+        model_id = self.one("select model_id from ragdb.embedding_model where name = 'bench:384'")
+        bare = f"select array(select chunk_id from ragdb.embedding where model_id = {model_id} order by v::halfvec({DIMS}) <=> %s::halfvec({DIMS}) limit {K})"
+        self.conn.execute("set hnsw.ef_search = 100")
+        figures["semantic_bare_p50_ms"] = p50(timed(lambda v: self.one(bare, Vector(v)), vectors)[0])
+        iterative = f"""
+            select array(select e.chunk_id from ragdb.embedding e join ragdb.chunk c using (chunk_id) join ragdb.document d using (document_id)
+             where e.model_id = {model_id} and d.metadata @> %s::jsonb order by e.v::halfvec({DIMS}) <=> %s::halfvec({DIMS}) limit {K})"""
+        for name, where in (("1pct", '{"percent": 7}'), ("001pct", '{"basis_point": 7}')):
+            times, found = timed(lambda v, w=where: self._semantic(v, w), vectors)
+            _, true = timed(lambda v, w=where: self._semantic(v, w, exact), vectors[: 4 * slow], warm=0)
+            figures[f"filter_{name}_p50_ms"] = p50(times)
+            figures[f"filter_{name}_recall"] = recall(found[: 4 * slow], true)
+            figures[f"filter_{name}_rows"] = min(map(len, found))
+            matching = self.one("select coalesce(sum(n_chunks), 0) from ragdb.document where metadata @> %s::jsonb", where)
+            figures[f"filter_{name}_expected_rows"] = min(K, int(matching))
+            self.conn.execute("set hnsw.iterative_scan = relaxed_order")
+            self.conn.execute("set enable_sort = off")
+            figures[f"filter_{name}_iterative_p50_ms"] = p50(
+                timed(lambda v, w=where: self.one(iterative, w, Vector(v)), vectors[:slow], warm=1)[0]
+            )
+            self.conn.execute("reset enable_sort")
+            self.conn.execute("reset hnsw.iterative_scan")
+        self.conn.execute("reset hnsw.ef_search")
+        return figures
+
+    def hybrid(self, pairs: list[tuple[str, list[float]]]) -> dict[str, float]:
+        def in_sql(pair: tuple[str, list[float]]) -> Any:
+            return self.conn.execute(
+                "select chunk_id from ragdb.search(%s, %s, 10, query_vector => %s::double precision[])",
+                [pair[0], self.collection, pair[1]],
+            ).fetchall()
+
+        db = self.rag.context.database
+
+        def leg(pair: tuple[str, list[float]], name: str) -> Any:
+            return retrieve(db, Query(pair[0], tuple(pair[1])), name, collection=self.collection, candidates=K, where={})
+
+        times = timed(in_sql, pairs)[0]
+        slower = max(p50(timed(lambda p, n=n: leg(p, n), pairs)[0]) for n in ("lexical", "semantic"))
+        with ThreadPoolExecutor(2) as legs:
+            both = timed(lambda p: [f.result() for f in [legs.submit(leg, p, n) for n in ("lexical", "semantic")]], pairs)[0]
+        return {
+            "hybrid_p50_ms": p50(times),
+            "hybrid_p95_ms": p95(times),
+            "parallel_p50_ms": p50(both),
+            "slower_leg_p50_ms": slower,
+        }
+
+
+def run(url: str, chunks: int, *, stop_words: bool, queries: int, slow: int) -> dict[str, float]:
+    corpus = Corpus(chunks, stop_words=stop_words)
+    bench = Bench(url, "stop-words" if stop_words else "zipf", corpus)
+    figures: dict[str, float] = {"chunks": chunks, **bench.load()}
+    questions, vectors = corpus.questions(queries), corpus.vectors(queries).tolist()
+    figures |= bench.lexical(questions, slow)
+    figures |= bench.semantic(vectors, slow)
+    figures |= bench.hybrid(list(zip(questions, vectors, strict=True)))
+    bench.rag.close()
+    bench.conn.close()
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chunks", type=int, default=200_000)
+    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--slow-queries", type=int, default=5, help="for what takes seconds a query")
+    parser.add_argument("--json", action="store_true", help="print the lines of JSON only")
+    parser.add_argument("--home", type=Path, help="folder of the embedded server (default: a temporary one)")
+    parser.add_argument("--without-second", action="store_true", help="leave out the corpus with stop words")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ragdb-bench-") as temporary:
+        home = (given.home or Path(temporary)).resolve()
+        base = embedded.start(home)
+        try:
+            with psycopg.connect(base) as conn:
+                version = conn.execute(
+                    "select version(), (select extversion from pg_extension where extname = 'vector')"
+                ).fetchone()
+            print(*(version or ()), sep=", pgvector ", file=sys.stderr)
+            schema.upgrade(base)
+            runs = [(min(given.chunks, 50_000), True)] * (not given.without_second) + [(given.chunks, False)]
+            for chunks, stop_words in runs:
+                with psycopg.connect(base, autocommit=True) as conn:
+                    for table in ("document", "embedding_model", "collection"):
+                        conn.execute(f"truncate ragdb.{table} cascade")
+                figures = run(base, chunks, stop_words=stop_words, queries=given.queries, slow=given.slow_queries)
+                if not given.json:
+                    print(f"{'with' if stop_words else 'without'} stop words:")
+                    for name, figure in figures.items():
+                        print(f"  {name:32} {figure}")
+                if stop_words:
+                    print(json.dumps({"stop_words": figures}))
+                else:
+                    print(json.dumps(figures))
+        finally:
+            embedded.stop(home)
+
+
+if __name__ == "__main__":
+    main()

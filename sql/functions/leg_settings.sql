@@ -1,0 +1,50 @@
+-- The planner settings that a leg's path runs with, {name, value, name, value, ...}. They are set for one statement and
+-- put back: a SET clause on the function would hold for every path, for hnsw.* it needs rights that a plain owner
+-- lacks, and a dump of such a function does not restore.
+--   gin:  the planner does not know that @@ costs by the word, and would read the whole table.
+--   hnsw: the planner's choice follows how vectors are stored, not how many match; only the index gives order here.
+--         Relaxed order keeps what strict order throws away; the leg sorts by exact distance afterwards.
+-- plpgsql, here and below: a search calls these each time, and this language keeps what it has parsed.
+create or replace function ragdb.leg_settings(path text, candidates integer) returns text[]
+language plpgsql immutable
+set search_path from current
+as $function$
+begin
+  return case path
+    when 'gin' then array['enable_seqscan', 'off']
+    when 'hnsw' then array['hnsw.ef_search', least(1000, greatest(100, candidates * 2))::text, 'hnsw.iterative_scan', 'relaxed_order',
+                           'enable_sort', 'off', 'enable_seqscan', 'off']
+    else array[]::text[] end;
+end
+$function$;
+comment on function ragdb.leg_settings(text, integer) is 'The planner settings that a path of a leg (gin, hnsw) runs with: name, value, name, value, ...';
+
+-- Sets settings and returns what they were, to be put back by the same function. After an error the rollback does that.
+create or replace function ragdb.swap_settings(settings text[]) returns text[]
+language plpgsql
+set search_path from current
+as $function$
+declare
+  before text[] := settings;
+begin
+  for i in 1 .. cardinality(settings) by 2 loop
+    before[i + 1] := current_setting(settings[i]);
+    settings[i + 1] := set_config(settings[i], settings[i + 1], true);
+  end loop;
+  return before;
+end
+$function$;
+comment on function ragdb.swap_settings(text[]) is 'Sets settings for the transaction (name, value, name, value, ...) and returns what they were in the same form.';
+
+-- A leg's statement with its rows as two arrays, best first.
+create or replace function ragdb.ranked_arrays(statement text) returns text
+language plpgsql immutable
+set search_path from current
+as $function$
+begin
+  return 'select coalesce(array_agg(x.chunk_id order by x.score desc, x.chunk_id), ''{}''),
+                 coalesce(array_agg(x.score order by x.score desc, x.chunk_id), ''{}'')
+            from (' || statement || ') x';
+end
+$function$;
+comment on function ragdb.ranked_arrays(text) is 'The statement of a leg, its rows as two arrays (chunk ids, scores), best first; null for none.';

@@ -1,0 +1,53 @@
+-- Everything about one call of the semantic leg but its rows: the path, the statement, its parameters and planner
+-- settings. The leg runs it, ragdb.search_plan() explains it; `statement` is null where nothing is searched for.
+-- `expected` rows come back, or the leg runs `exact` after an HNSW pass that stopped early.
+-- Parameters of the statements: $1 collection_id, $2 vals, $3 query, $4 candidates, $5 documents.
+create or replace function ragdb.prepared_semantic(
+  query_vector double precision[], collection text, candidates integer, "where" jsonb, options jsonb,
+  out path text, out matching bigint, out note text, out statement text, out exact text, out expected bigint, out settings text[],
+  out collection_id bigint, out vals jsonb, out query vector, out documents bigint)
+language plpgsql stable
+set search_path from current
+as $function$
+declare
+  c ragdb.collection := ragdb.readable_collection(collection);
+  m ragdb.embedding_model;
+  filter record;
+  exact_limit integer := coalesce((options ->> 'exact_limit')::integer, c.exact_limit);
+  at_most integer;
+begin
+  filter := ragdb.where_clause("where");
+  note := '';
+  settings := '{}';
+  select * into m from ragdb.embedding_model e where e.model_id = coalesce((options ->> 'model_id')::bigint, c.active_model_id);
+  if query_vector is null or not found then
+    path := 'empty';
+    note := case when query_vector is null then 'no vector of the question' else 'the collection has no embedding model' end;
+    return;
+  end if;
+
+  collection_id := c.collection_id;
+  vals := filter.vals;
+  query := ragdb.checked_vector(query_vector, m.dims, m.name);
+  -- counted as far as `candidates` too: whether an HNSW pass gave all there is has to be known
+  at_most := greatest(exact_limit, candidates);
+  if "where" = '{}' and exists (select from ragdb.lexical_stats s where s.collection_id = c.collection_id and s.n_chunks > 4.0 * at_most) then
+    matching := at_most + 1;                            -- a large collection, no filter: no need to count
+  else
+    select n.chunks, n.documents into matching, documents
+      from ragdb.matching_chunks(c.collection_id, filter.condition, filter.vals, at_most) n;
+  end if;
+  expected := least(candidates, matching);
+  path := case when matching > exact_limit and ragdb.hnsw_is_valid(m.model_id) then 'hnsw' else 'exact' end;
+  if matching > exact_limit and path = 'exact' then
+    note := case when m.dims > 4000 then format('%s dimensions are more than an HNSW index holds', m.dims)
+                 else 'no HNSW index for this model' end || ': every matching chunk is compared';
+  end if;
+  settings := ragdb.leg_settings(path, candidates);
+  exact := ragdb.ranked_arrays(ragdb.semantic_statement('exact', filter.condition, m.model_id, m.dims));
+  statement := case path when 'exact' then exact
+                         else ragdb.ranked_arrays(ragdb.semantic_statement(path, filter.condition, m.model_id, m.dims)) end;
+end
+$function$;
+comment on function ragdb.prepared_semantic(double precision[], text, integer, jsonb, jsonb) is
+  'One call of the semantic leg, prepared: path, statement with its parameters and planner settings; for the leg and for search_plan.';
