@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import Any
 
 from ragdb import adapters
 from ragdb.chunkers import Chunking
-from ragdb.db.caller import Caller, Row, SessionCaller, value
+from ragdb.db.caller import Caller, Row, SessionCaller, one, value
 from ragdb.db.pool import Database
 from ragdb.errors import ConfigError, ContextTooSmall, EmbedderMismatch, NoEmbedder
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker
@@ -49,15 +49,22 @@ class Context:
         self._given_chunker = chunker
         self._given_analyzer = analyzer
         self._embedder: Embedder | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._legs: ThreadPoolExecutor | None = None
+        self._legs_pid = 0
         self._ensured = False
         self.written = 0  # chunks since the last look at the lexical statistics
         self.counted = 0
 
-    @cached_property
+    @property
     def legs(self) -> ThreadPoolExecutor:
         # Apart from the executor that runs questions: a question waiting for its legs must not hold their threads.
-        return ThreadPoolExecutor(max_workers=self.database.max_size, thread_name_prefix="ragdb-leg")
+        # Threads do not live on in a forked process: it makes its own.
+        with self._lock:
+            if self._legs is None or self._legs_pid != os.getpid():
+                self._legs = ThreadPoolExecutor(max_workers=self.database.max_size, thread_name_prefix="ragdb-leg")
+                self._legs_pid = os.getpid()
+            return self._legs
 
     def caller(self, session: Any = None) -> Caller:
         """The caller's own transaction, or ragdb's pool."""
@@ -66,7 +73,13 @@ class Context:
     def info(self, db: Caller | None = None) -> Row | None:
         """The collection's row with its model, None before the first `add`."""
         rows = (db or self.database).call("collection_info", collection=self.collection)
+        if rows and self._embedder is not None:
+            self._must_match(self._embedder, rows[0])
         return rows[0] if rows else None
+
+    def counts(self, db: Caller | None = None) -> Row:
+        """How many documents and chunks the collection has, and how many documents wait; reads every document's row."""
+        return one((db or self.database).call("collection_counts", collection=self.collection))
 
     def embedder(self, db: Caller | None = None) -> Embedder:
         """The collection's embedder: the given one, checked against the recorded one, or the recorded one by its name."""
@@ -90,12 +103,16 @@ class Context:
         found: Embedder = (
             adapters.load_embedder(given, defaults=known) if isinstance(given, str) else adapters.resolve_embedder(given)
         )
-        if info and recorded and (found.name, found.dimension) != (recorded, info["dims"]):
-            raise EmbedderMismatch(
-                f"collection {self.collection!r} is embedded with {recorded!r} ({info['dims']} dimensions), not with "
-                f"{found.name!r} ({found.dimension} dimensions); use the recorded model, or another collection"
-            )
+        self._must_match(found, info)
         return found
+
+    def _must_match(self, embedder: Embedder, info: Row | None) -> None:
+        """Refuses another model than the recorded one; it may have been recorded by another program since the last look."""
+        if info and info["model"] and (embedder.name, embedder.dimension) != (info["model"], info["dims"]):
+            raise EmbedderMismatch(
+                f"collection {self.collection!r} is embedded with {info['model']!r} ({info['dims']} dimensions), not with "
+                f"{embedder.name!r} ({embedder.dimension} dimensions); use the recorded model, or another collection"
+            )
 
     @property
     def analyzer(self) -> Analyzer | None:
@@ -167,9 +184,11 @@ class Context:
         return self.llm.count_tokens if self.llm is not None else self.embedder().count_tokens
 
     def close(self) -> None:
+        with self._lock:
+            legs, self._legs = self._legs, None
+        if legs is not None and self._legs_pid == os.getpid():
+            legs.shutdown(wait=True)
         self.database.close()
-        if "legs" in self.__dict__:
-            self.legs.shutdown(wait=False)
 
 
 def _window_must_leave_room(llm: LLM) -> None:

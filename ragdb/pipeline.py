@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -17,7 +18,7 @@ from typing import Any
 from ragdb.context import Context
 from ragdb.db.caller import value
 from ragdb.embedders import embed_query_checked
-from ragdb.errors import ConfigError, EmbedderError, EmptyQuery, ModelError
+from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery, ModelError
 from ragdb.ingest.clean import clean_json, clean_text
 from ragdb.runs.record import Recorder
 from ragdb.stages import synthesize
@@ -67,7 +68,9 @@ class Pipeline:
             given = getattr(self, name)
             if not isinstance(given, int) or not least <= given <= most:
                 raise ConfigError(f"{name} is {given!r}; it is a whole number from {least} to {most}")
-        if not set(self.weights) <= set(LEGS) or any(not w >= 0 for w in self.weights.values()):
+        if not set(self.weights) <= set(LEGS) or any(
+            not isinstance(w, (int, float)) or not 0 <= w < math.inf for w in self.weights.values()
+        ):
             raise ConfigError(f"weights is {dict(self.weights)}; it maps {', '.join(LEGS)} to numbers of at least 0")
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,12 +129,13 @@ class _Run:
     ) -> None:
         if not isinstance(question, str) or not question.strip():
             raise EmptyQuery(f"the question is {question!r}; give at least one word")
-        if not 1 <= k <= 1000 or offset < 0:
-            raise ConfigError(f"k is {k}, offset is {offset}; k is from 1 to 1000, offset at least 0")
+        for name, given, least, most in (("k", k, 1, 1000), ("offset", offset, 0, 100_000)):
+            if not isinstance(given, int) or isinstance(given, bool) or not least <= given <= most:
+                raise ConfigError(f"{name} is {given!r}; it is a whole number from {least} to {most}")
         self.context = context
         self.pipeline = pipeline
         self.question = clean_text(question)[0].strip()
-        self.where: Mapping[str, Any] = clean_json(dict(where or {}))[0]
+        self.where = _filter(where)
         self.depth = _depth(pipeline.candidates, offset + k)
         self.keep = max(offset + k, pipeline.rerank_candidates if context.reranker else 0)
         self.db = context.caller(session)
@@ -227,9 +231,8 @@ class _Run:
         recorder, llm = self.recorder, self.context.llm
         mode: AnswerMode = "llm" if llm else "extractive"
         if not top.hits:
-            return recorder.stage(
-                "synthesize", lambda: synthesize.no_answer(self.question, "nothing_retrieved", mode), name=mode
-            ), ()
+            waiting = self.context.counts(self.db)["n_waiting"]
+            return recorder.stage("synthesize", lambda: synthesize.nothing(self.question, mode, waiting=waiting), name=mode), ()
         floor: float | None = self.info["evidence_floor"] if self.info else None
         evidence = recorder.stage("validate", lambda: evident(top, floor), name="evidence")
         ids = set(evidence if self.pipeline.require_evidence else top.chunk_ids)
@@ -257,6 +260,20 @@ class _Run:
         # Not in the caller's transaction: until its end, everybody who asks the same would wait for its row.
         vector = self.query.vector if self.parallel and self.fresh else None
         return self.recorder.store(self.db, answer=answer, passages=shown, vector=vector, model=self.info["model"] or "")
+
+
+def _filter(where: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A `where` as JSON can hold it: datetimes as text, nothing that would turn into null and match what lacks the key."""
+    if not isinstance(where or {}, Mapping):
+        raise BadFilter(f"where is {type(where).__name__}, not a mapping; write it like {{'tenant': 7}}")
+    try:
+        cleaned, counts = clean_json(dict(where or {}))
+    except BadDocument as error:
+        raise BadFilter(f"where: {error}") from None
+    if counts.get("number"):
+        raise BadFilter(f"where has a number that is not finite: {where!r}")
+    found: dict[str, Any] = cleaned
+    return found
 
 
 def _depth(candidates: int, wanted: int) -> int:

@@ -115,7 +115,8 @@ class RagDB:
     ) -> SearchResult:
         """The `k` best chunks for a question after the first `offset`, best first; active documents unless `where` differs.
 
-        With `session` the search reads in that transaction, its own writes included. Raises EmptyQuery, BadFilter.
+        With `session` the search reads in that transaction: its own changes of status and metadata and its deletions
+        count, new text does once it is embedded. Raises EmptyQuery, BadFilter.
         """
         return pipelines.search(
             self.context, pipeline or self.pipeline, question, k=k, offset=offset, where=where, session=session

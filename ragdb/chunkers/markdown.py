@@ -77,6 +77,7 @@ class _Part:
     section: Section | None
     blocks: list[Block] = field(default_factory=list)
     heading_at: int | None = None
+    heading_end: int = 0
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -109,7 +110,15 @@ def _markdown_parts(content: str) -> list[_Part]:
     except RecursionError:
         log.warning("the Markdown is nested too deep to be parsed; it is chunked as plain text")
         return _plain_parts(content)
-    return [part for part in _Outline(content, markup).parts() if part.blocks]
+    parts = list(_Outline(content, markup).parts())
+    if not any(part.blocks for part in parts):
+        return []  # headings alone are a table of contents of nothing
+    for part, following in zip(parts, [*parts[1:], None], strict=True):
+        # A heading with nothing under it, not even sub-sections, says something by itself.
+        is_leaf = following is None or following.section is None or part.section is None or following.section.level <= part.section.level
+        if part.section is not None and not part.blocks and is_leaf:
+            part.blocks.append(Block(part.section.start, part.heading_end))
+    return [part for part in parts if part.blocks]
 
 
 class _Outline:
@@ -131,7 +140,7 @@ class _Outline:
             line = max(line, last)
             if group[0].type == "heading_open":
                 yield part
-                part = _Part(next(sections), heading_at=self._lines[first])
+                part = _Part(next(sections), heading_at=self._lines[first], heading_end=self._lines[last])
             elif not _is_comment(group) and (group[0].type != "front_matter" or not self._in_no_chunk):
                 self._add(part, self._block(group, first, last))
         self._add_text(part, line, len(self._lines) - 1)

@@ -80,8 +80,7 @@ def _added(rag: RagDB, *, quiet: bool) -> Report:
     worker.release_dead(rag.context.database)
     report = Report()
     found = folder.find([examples_folder() / "handbook"])
-    known = rag.context.info()
-    if not known or known["n_documents"] < len(found.files):
+    if rag.context.counts()["n_documents"] < len(found.files):
         note(f"adding {counted(len(found.files), 'page')} of a handbook; the model runs here, which takes a minute or so ...")
     with Bar(len(found.files), sum(file.size for file in found.files)) as bar:
         for result in folder.add_files(
@@ -89,8 +88,7 @@ def _added(rag: RagDB, *, quiet: bool) -> Report:
         ):
             report.take(result)
     if not quiet:
-        info = rag.context.info()
-        chunks = counted(info["n_chunks"], "chunk") if info else "no chunks"
+        chunks = counted(rag.context.counts()["n_chunks"], "chunk")
         parts = [f"{len(done)} {name}" for name, done in report.done.items() if done]
         pages = counted(len(found.files), "page")
         say(f"{bold('The handbook')} of a company that does not exist: {pages} in Japanese and English, {chunks}.")

@@ -33,6 +33,8 @@ class Report:
             if len(self.failed) <= _SHOWN_FAILURES:
                 note(f"failed: {result.path}: {result.error}")
             return
+        for warning in result.added.warnings:
+            note(f"{result.added.uri}: {warning}")
         self.done[result.became].append({"path": str(result.file.path), **result.added.to_dict()})
         self.embedded += result.embedded
         if result.became in ("added", "queued"):

@@ -39,7 +39,11 @@ def _postgres(url: URL) -> URL:
 
 def libpq_url(target: str | URL | Engine | Any) -> str:
     """What psycopg and psql take, password included."""
-    return _postgres(_as_url(target)).set(drivername="postgresql").render_as_string(hide_password=False)
+    address, mark, query = (
+        _postgres(_as_url(target)).set(drivername="postgresql").render_as_string(hide_password=False).partition("?")
+    )
+    # libpq knows %20 for a space, not the + of forms; a plus sign itself is %2B by now.
+    return address + mark + query.replace("+", "%20")
 
 
 def sqlalchemy_url(target: str | URL | Engine | Any) -> URL:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,11 +29,17 @@ class Database:
         self.timeout = timeout
         self._url = libpq_url(target)
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
+        self._pid = 0
         self._lock = threading.Lock()
+        _databases.add(self)
 
     def _opened(self) -> ConnectionPool[psycopg.Connection[Any]]:
         with self._lock:
+            if self._pid != os.getpid():
+                # A forked process must not touch its parent's connections; they are left, not closed.
+                self._pool = None
             if self._pool is None:
+                self._pid = os.getpid()
                 # A plain connection first: its error is immediate and clear, the pool would retry in silence.
                 with schema.connection(self.target) as conn:
                     schema.require(conn)
@@ -44,7 +52,7 @@ class Database:
                     check=ConnectionPool.check_connection,
                     configure=_configure,
                     # prepare_threshold None: a server-side statement is lost behind PgBouncer's transaction mode.
-                    kwargs={"autocommit": True, "prepare_threshold": None, "application_name": "ragdb"},
+                    kwargs={"autocommit": True, "prepare_threshold": None, **schema.named(self._url)},
                     name="ragdb",
                 )
             return self._pool
@@ -71,6 +79,17 @@ class Database:
             if self._pool is not None:
                 self._pool.close()
                 self._pool = None
+
+
+def _renew_locks() -> None:
+    """A lock that another thread held at the fork would leave the child waiting for ever."""
+    for database in _databases:
+        database._lock = threading.Lock()
+
+
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _configure(conn: psycopg.Connection[Any]) -> None:

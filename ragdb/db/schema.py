@@ -27,11 +27,16 @@ _UPGRADE = "run: ragdb db upgrade"
 def connection(target: Any) -> Iterator[psycopg.Connection[Any]]:
     """A psycopg connection for one task; DatabaseUnreachable names the server where there is none."""
     try:
-        conn = psycopg.connect(libpq_url(target), connect_timeout=10, application_name="ragdb")
+        conn = psycopg.connect(libpq_url(target), connect_timeout=10, **named(libpq_url(target)))
     except psycopg.OperationalError as error:
         raise unreachable(target, error) from None
     with conn:
         yield conn
+
+
+def named(url: str) -> dict[str, Any]:
+    """`ragdb` as the connection's name in pg_stat_activity, unless the URL has another."""
+    return {} if "application_name" in psycopg.conninfo.conninfo_to_dict(url) else {"application_name": "ragdb"}
 
 
 def unreachable(target: Any, error: Exception) -> DatabaseUnreachable:

@@ -256,7 +256,9 @@ class Chunk(Base):
     __table_args__ = (
         # Bounds what a tsvector has to hold (at most 1 MB).
         CheckConstraint("length(content) between 1 and 60000", name="content_length"),
-        Index("chunk_document_id_idx", "document_id"),
+        # Both hold what the semantic leg asks of a chunk: it need not read the rows, which are wide and far apart.
+        Index("chunk_document_id_idx", "document_id", postgresql_include=["chunk_id", "born_revision"]),
+        Index("chunk_visible_idx", "chunk_id", postgresql_include=["document_id", "born_revision"]),
         Index("chunk_text_hash_idx", "text_hash"),
         Index("chunk_lexemes_idx", "lexemes", postgresql_using="gin"),
         # Keeps the weights in the row: a TOAST fetch per candidate costs more than the score.

@@ -30,7 +30,7 @@ def create(context: Context, *, text_search_config: str | None = None) -> Row:
     """Makes the context's collection with its embedder, and returns its row. Raises ConfigError where it is there already."""
     if (info := context.info()) is not None:
         raise ConfigError(
-            f"collection {context.collection!r} exists already, with {info['n_documents']} documents "
+            f"collection {context.collection!r} exists already, with {context.counts()['n_documents']} documents "
             f"and the model {info['model']!r}; choose another name"
         )
     settings = context.collection_settings() | ({"text_search_config": text_search_config} if text_search_config else {})

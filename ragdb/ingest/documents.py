@@ -106,8 +106,7 @@ def refresh_stats(context: Context, db: Caller | None = None) -> None:
     """Counts document frequencies again if the corpus has moved enough."""
     db = db or context.database
     db.call("refresh_lexical_stats", collection=context.collection, only_if_moved=True)
-    info = context.info(db)
-    context.counted = info["n_chunks"] if info else 0
+    context.counted = context.counts(db)["n_chunks"]
     context.written = 0
 
 

@@ -101,6 +101,10 @@ def work(
         permanent = isinstance(error, RagDBError) and not (isinstance(error, ModelError) and error.transient)
         _fail(db, held, job, error, permanent=permanent)
         raise
+    except BaseException:
+        # Ctrl-C: this process lives on and would hold the job until its lease ends.
+        _fail(db, held, job, InterruptedError("interrupted"), permanent=False, delay=0)
+        raise
 
 
 def _cut_if_needed(db: Caller, job: Row, held: dict[str, Any], chunking: Chunking) -> None:
@@ -130,9 +134,10 @@ def _store(db: Caller, held: dict[str, Any], chunk_ids: list[int], vectors: Sequ
     db.call("store_vectors", **held, chunk_ids=chunk_ids, numbers=[float(x) for vector in vectors for x in vector])
 
 
-def _fail(db: Caller, held: dict[str, Any], job: Row, error: Exception, *, permanent: bool) -> None:
+def _fail(db: Caller, held: dict[str, Any], job: Row, error: Exception, *, permanent: bool, delay: float | None = None) -> None:
     # Full jitter: workers that failed together do not come back together.
-    delay = random.uniform(1, min(600, 2 ** job["attempts"] * 5))  # noqa: S311
+    if delay is None:
+        delay = random.uniform(1, min(600, 2 ** job["attempts"] * 5))  # noqa: S311
     reason = f"{type(error).__name__}: {error}"[:2000]
     try:
         db.call("fail_job", **held, reason=reason, permanent=permanent, delay=f"{delay:.0f} seconds")

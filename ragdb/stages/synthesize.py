@@ -6,6 +6,7 @@ Without a language model the answer is quoted (`extractive`). With one it is wri
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,6 +29,15 @@ def no_answer(question: str, outcome: AnswerOutcome, mode: AnswerMode) -> Outcom
     return Outcome(Answer(None, message(outcome, language_of(question)), outcome, mode, question=question), note=outcome)
 
 
+def nothing(question: str, mode: AnswerMode, *, waiting: int) -> Outcome[Answer]:
+    """No document matches; where some wait to be embedded, that is said."""
+    outcome = no_answer(question, "nothing_retrieved", mode)
+    if not waiting:
+        return outcome
+    more = message("waiting", language_of(question), count=str(waiting))
+    return dataclasses.replace(outcome, value=dataclasses.replace(outcome.value, text=f"{outcome.value.text} {more}"))
+
+
 # --- extractive -----------------------------------------------------------------------------------
 
 
@@ -40,10 +50,16 @@ def quote(question: str, passages: Sequence[Passage]) -> Outcome[Answer]:
     for number, (_, hit) in enumerate(evident[:_QUOTES], start=1):
         start, end = _best_span(hit)
         citations.append(_citation(number, hit, hit.start + start, hit.start + end, hit.content[start:end]))
-    text = "\n\n".join(f"{c.quote} [{c.number}]" for c in citations)
+    text = "\n\n".join(f"{c.quote}{_gap(c.quote)}[{c.number}]" for c in citations)
     return Outcome(
         Answer(None, text, "answered", "extractive", tuple(citations), question=question), note=f"quotations: {len(citations)}"
     )
+
+
+def _gap(quotation: str) -> str:
+    """A mark behind a table row or a closing fence would become part of it."""
+    last = quotation.rsplit("\n", 1)[-1].lstrip()
+    return "\n\n" if last.startswith(("|", "```", "~~~")) else " "
 
 
 def _best_span(hit: Hit) -> tuple[int, int]:

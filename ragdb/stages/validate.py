@@ -25,4 +25,18 @@ def evident(ranking: Ranking, floor: float | None) -> Outcome[tuple[int, ...]]:
     ids = tuple(hit.chunk_id for hit in ranking.hits if is_evidence(hit, floor))
     known = set(ids)
     weak = tuple(hit.chunk_id for hit in ranking.hits if hit.chunk_id not in known)
-    return Outcome(ids, {"no evidence": weak} if weak else {}, f"{len(ids)} of {len(ranking.hits)} hits are evidence")
+    note = f"{len(ids)} of {len(ranking.hits)} hits are evidence"
+    if not ids and ranking.hits:
+        note += f"; {_nearest(ranking, floor)}"
+    return Outcome(ids, {"no evidence": weak} if weak else {}, note)
+
+
+def _nearest(ranking: Ranking, floor: float | None) -> str:
+    """How near the hits came to being evidence, for who wonders why there was no answer."""
+    best = max(ranking.hits, key=lambda hit: (bool(hit.rare), hit.evidence))
+    words = f"best by words: {best.label} holds {best.evidence:.2f} of the question, {MIN_SHARE} is needed"
+    words += f" (rare: {', '.join(best.rare)})" if best.rare else ", and no rare word of it"
+    cosines = [hit.similarity for hit in ranking.hits if hit.similarity is not None]
+    if floor is None or not cosines:
+        return words
+    return f"{words}; best cosine {max(cosines):.3f}, {floor} is needed"

@@ -15,9 +15,7 @@ set search_path from current
 set client_min_messages = error
 as $function$
 declare
-  unspaced constant text := '[\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u3096\u3099-\u309f'
-    '\u30a1-\u30fa\u30fc-\u30ff\u3100-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff'
-    '\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u104f\u1780-\u17d3]';
+  unspaced constant text := ragdb.unspaced_scripts();
   joined constant text := '[[:alnum:]]+(?:[-_./:@#~+]+[[:alnum:]]+)+';
   folded text := lower(left(normalize(left(body, 60000), nfkc), 60000));
   spaced text := folded;
@@ -31,7 +29,7 @@ begin
   result := to_tsvector(config, translate(spaced, '-_./:@#\<>&~=+*%^|"`$()[]{}!?;,', repeat(' ', 32)));
 
   if spaced ~ joined then
-    select string_agg(format('''%s'':%s', m.match[1], least(m.n, 16383)), ' ')
+    select string_agg(pg_catalog.format('''%s'':%s', m.match[1], least(m.n, 16383)), ' ')
       into extra
       from regexp_matches(spaced, joined, 'g') with ordinality as m(match, n)
      where octet_length(m.match[1]) <= 500;
@@ -39,7 +37,7 @@ begin
   end if;
 
   if spaced is distinct from folded then
-    select string_agg(format('''%s'':%s', l.lexeme, least(l.n, 16383)), ' ' order by l.n)
+    select string_agg(pg_catalog.format('''%s'':%s', l.lexeme, least(l.n, 16383)), ' ' order by l.n)
       into extra
       from (select case when lead(c.ch) over w is null or lead(c.ch) over w !~ unspaced then c.ch
                         else c.ch || lead(c.ch) over w end as lexeme,

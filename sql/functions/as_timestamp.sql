@@ -5,6 +5,10 @@ set search_path from current
 set timezone = 'UTC'
 as $function$
 begin
+  -- no other spelling: how 10/11/2012 is read depends on the session
+  if value !~ '^\s*\d{4}-\d{2}-\d{2}([ T]|\s*$)' then
+    raise invalid_datetime_format;
+  end if;
   return value::timestamptz;
 exception when others then
   raise exception '"%" is no date or time', value

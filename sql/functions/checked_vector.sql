@@ -4,30 +4,28 @@ language plpgsql immutable
 set search_path from current
 as $function$
 declare
-  norm double precision;
   v vector;
+  largest double precision;
 begin
   if cardinality(numbers) <> dims then
     raise exception 'the vector has % numbers, but model "%" has %', cardinality(numbers), model, dims
       using errcode = 'RD003', hint = 'Embed with the collection''s own model.';
   end if;
-  -- what an embedder usually gives: numbers that single precision holds, of about length 1
+  -- what an embedder usually gives, of about length 1, is taken as it is
   begin
     v := numbers::vector;
-    norm := vector_norm(v);
-    if norm between 0.5 and 2 then
+    if vector_norm(v) between 0.5 and 2 then
       return l2_normalize(v);
     end if;
   exception when others then
-    null;                                               -- null, NaN, too large: said below
+    null;                                               -- null, NaN, too large for single precision: see below
   end;
-  select sqrt(sum(n * n)) into norm from unnest(numbers) n;
-  if norm is null or norm = 'NaN' or norm = 'infinity' or norm = 0 or array_position(numbers, null) is not null then
+  select max(abs(n)) into largest from unnest(numbers) n;
+  if largest is null or largest = 'NaN' or largest = 'infinity' or largest = 0 or array_position(numbers, null) is not null then
     raise exception 'the vector for model "%" has null, NaN, infinite or only zero numbers', model
       using errcode = 'RD003', hint = 'Look at what the embedder returned.';
   end if;
-  -- divided first: pgvector holds single precision
-  return (select array_agg(n / norm order by i) from unnest(numbers) with ordinality u(n, i))::vector;
+  return l2_normalize((select array_agg(n / largest order by i) from unnest(numbers) with ordinality u(n, i))::vector);
 end
 $function$;
 comment on function ragdb.checked_vector(double precision[], integer, text) is 'Numbers to a vector of length 1; an error where they cannot be one.';

@@ -73,16 +73,30 @@ comment on function ragdb.create_collection(text, bigint, jsonb) is
 
 -- A collection with its active model, for clients; no row where there is none.
 create or replace function ragdb.collection_info(collection text)
-returns table (collection_id bigint, model_id bigint, model text, dims integer, evidence_floor double precision, n_documents bigint, n_chunks bigint, analyzer text)
+returns table (collection_id bigint, model_id bigint, model text, dims integer, evidence_floor double precision, analyzer text)
 language sql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
-  select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, n.documents, n.chunks, c.analyzer
+  select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, c.analyzer
     from ragdb.collection c
     left join ragdb.embedding_model m on m.model_id = c.active_model_id
-    cross join lateral (select count(*) as documents, coalesce(sum(d.n_chunks), 0) as chunks
-                          from ragdb.document d where d.collection_id = c.collection_id) n
    where c.name = collection and c.collection_id = any (ragdb.readable_collections())
 $function$;
-comment on function ragdb.collection_info(text) is 'A collection with its active embedding model and its size; no row where there is none.';
+comment on function ragdb.collection_info(text) is 'A collection with its active embedding model; no row where there is none.';
+
+-- How large a collection is, and how many of its documents wait to be embedded. Reads every document row.
+create or replace function ragdb.collection_counts(collection text)
+returns table (n_documents bigint, n_chunks bigint, n_waiting bigint)
+language sql stable
+security definer
+set search_path from current
+set standard_conforming_strings = on
+as $function$
+  select count(*), coalesce(sum(d.n_chunks), 0)::bigint, count(*) filter (where d.ingest_state in ('queued', 'processing'))
+    from ragdb.document d
+   where d.collection_id = (select c.collection_id from ragdb.collection c
+                             where c.name = collection and c.collection_id = any (ragdb.readable_collections()))
+$function$;
+comment on function ragdb.collection_counts(text) is 'How many documents and chunks a collection has, and how many documents wait to be embedded.';

@@ -4,6 +4,7 @@ create or replace function ragdb.delete_document(collection text, uri text) retu
 language plpgsql
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);
@@ -15,9 +16,9 @@ begin
   select d.document_id into id from ragdb.document d
    where d.collection_id = c.collection_id and d.uri = delete_document.uri for update;
   if not found then
-    return jsonb_build_object('document', 0);
+    return pg_catalog.jsonb_build_object('document', 0);
   end if;
-  select jsonb_build_object('document', 1,
+  select pg_catalog.jsonb_build_object('document', 1,
            'chunks', (select count(*) from ragdb.chunk k where k.document_id = id),
            'embeddings', (select count(*) from ragdb.chunk k join ragdb.embedding e using (chunk_id) where k.document_id = id),
            'jobs', (select count(*) from ragdb.job j where j.document_id = id)) into receipt;
@@ -27,7 +28,7 @@ begin
   update ragdb.run r set answer = null where r.document_ids @> array[id] and r.answer is not null;
   get diagnostics answers = row_count;
   delete from ragdb.document d where d.document_id = id;
-  return receipt || jsonb_build_object('quotes_blanked', quotes, 'answers_blanked', answers);
+  return receipt || pg_catalog.jsonb_build_object('quotes_blanked', quotes, 'answers_blanked', answers);
 end
 $function$;
 comment on function ragdb.delete_document(text, text) is

@@ -4,6 +4,7 @@ returns table (uri text, source text)
 language sql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select d.uri, d.source
     from ragdb.collection c

@@ -6,6 +6,7 @@ returns table (step integer, stage text, name text, rank integer, score double p
 language plpgsql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 begin
   if not exists (select from ragdb.run r join ragdb.collection c on c.name = r.collection
@@ -15,7 +16,7 @@ begin
   end if;
   return query
   select s.step, s.stage, s.name, c.rank, c.score,
-         coalesce(p.label, case when c.chunk_id is not null then format('chunk %s (no longer there)', c.chunk_id) end),
+         coalesce(p.label, case when c.chunk_id is not null then pg_catalog.format('chunk %s (no longer there)', c.chunk_id) end),
          left(regexp_replace(k.content, '\s+', ' ', 'g'), 100), c.fell, c.chunk_id, s.ms, s.note
     from ragdb.run_stage s
     left join lateral (

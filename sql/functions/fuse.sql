@@ -18,13 +18,16 @@ returns table (
 language plpgsql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);
-  content_for integer := coalesce((options ->> 'content_for')::integer, 50);
+  content_for integer;
   m ragdb.embedding_model;
   q vector;
 begin
+  options := coalesce(options, '{}');
+  content_for := coalesce((options ->> 'content_for')::integer, 50);
   select * into m from ragdb.embedding_model e where e.model_id = coalesce((options ->> 'model_id')::bigint, c.active_model_id);
   if found and jsonb_typeof(options -> 'vector') = 'array' then
     q := ragdb.checked_vector(array(select jsonb_array_elements_text(options -> 'vector')::double precision), m.dims, m.name);

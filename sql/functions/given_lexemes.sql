@@ -13,7 +13,7 @@ begin
       using errcode = 'RD004', hint = 'Write it like "lexemes": ["東京", "図書館"], in order and with repeats.';
   end if;
   return (
-    select coalesce(string_agg(format('''%s'':%s', replace(replace(w.word, '\', '\\'), '''', ''''''), least(w.n, 16383)), ' '), '')::tsvector
+    select coalesce(string_agg(pg_catalog.format('''%s'':%s', replace(replace(w.word, '\', '\\'), '''', ''''''), least(w.n, 16383)), ' '), '')::tsvector
       from (select t.word, t.n, sum(octet_length(t.word) + 8) over (order by t.n) as bytes
               from jsonb_array_elements_text(lexemes) with ordinality as t(word, n)
              where t.word ~ '[^\s\u3000]' and octet_length(t.word) <= 2000) w

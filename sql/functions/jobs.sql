@@ -17,7 +17,7 @@ begin
   failed as (
     update ragdb.job j
        set state = 'failed', lease_token = null, leased_until = null,
-           last_error = format('worker %s stopped without a word on attempt %s of %s', j.leased_by, j.attempts, j.max_attempts)
+           last_error = pg_catalog.format('worker %s stopped without a word on attempt %s of %s', j.leased_by, j.attempts, j.max_attempts)
       from dead where j.job_id = dead.job_id
     returning j.document_id, j.last_error)
   update ragdb.document d set ingest_state = 'failed', last_error = f.last_error

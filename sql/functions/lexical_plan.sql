@@ -45,13 +45,13 @@ begin
       from (select split_part(x, ':', 1)::integer as i, sum(split_part(x, ':', 2)::double precision) as s from unnest(items) x group by 1) y;
     candidates := array_to_string(picked, ' | ')::tsquery;
     path := case when matching <= c.exact_limit then 'exact' else 'gin' end;
-    note := format('%s word%s', own, case when own = 1 then '' else 's' end)
-            || case when path = 'gin' then format(', candidates by the %s rarest', cardinality(picked)) else '' end;
+    note := pg_catalog.format('%s word%s', own, case when own = 1 then '' else 's' end)
+            || case when path = 'gin' then pg_catalog.format(', candidates by the %s rarest', cardinality(picked)) else '' end;
   end if;
   if cardinality(items) > own then
     note := note || (
       select ', synonyms: ' || left(string_agg(x.line, '; ' order by x.n), 500)
-        from (select format('%s = %s', s.term, string_agg(s.other, ', ' order by s.n)) as line, min(s.n) as n
+        from (select pg_catalog.format('%s = %s', s.term, string_agg(s.other, ', ' order by s.n)) as line, min(s.n) as n
                 from ragdb.question_synonyms(question, c, options) s group by s.term) x);
   end if;
 end

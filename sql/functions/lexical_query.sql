@@ -12,6 +12,7 @@ returns table (word text, ndoc integer, idf double precision, content boolean, l
 language plpgsql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);

@@ -13,7 +13,7 @@ set search_path from current
 as $function$
 begin
   return case path
-    when 'exact' then format($sql$
+    when 'exact' then pg_catalog.format($sql$
       select x.chunk_id, x.score
         from (select c.chunk_id, -(c.lexical_weights <#> $3) as score
                 from (select d.document_id, d.ready_revision
@@ -25,7 +25,7 @@ begin
        where x.score > 0
        order by x.score desc, x.chunk_id
        limit $4$sql$, condition)
-    when 'gin' then format($sql$
+    when 'gin' then pg_catalog.format($sql$
       select c.chunk_id, c.score
         from (select k.chunk_id, k.document_id, k.born_revision, -(k.lexical_weights <#> $3) as score
                 from ragdb.chunk k
@@ -37,7 +37,7 @@ begin
                where d.document_id = c.document_id and c.born_revision <= d.ready_revision and d.collection_id = $1 and %s)
        order by c.score desc, c.chunk_id
        limit $4$sql$, condition)
-    when 'prefix' then format($sql$
+    when 'prefix' then pg_catalog.format($sql$
       select c.chunk_id, ts_rank(c.lexemes, $5, 1)::double precision as score
         from ragdb.chunk c
         join ragdb.document d on d.document_id = c.document_id and c.born_revision <= d.ready_revision

@@ -4,6 +4,7 @@ returns table (collection text, model text, dims integer, text_search_config tex
 language sql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select c.name, m.name, m.dims, c.text_search_config::text, n.documents, n.chunks, n.waiting
     from ragdb.collection c

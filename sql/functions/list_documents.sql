@@ -6,12 +6,13 @@ returns table (document_id bigint, uri text, title text, status text, ingest_sta
 language plpgsql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);
   filter record := ragdb.where_clause("where");
 begin
-  return query execute format($sql$
+  return query execute pg_catalog.format($sql$
     select d.document_id, d.uri, d.title, d.status, d.ingest_state, d.n_chunks, d.language, d.owner, d.version,
            d.updated_at, d.review_after, d.metadata, d.source, d.last_error, d.warnings, d.ready_at
       from ragdb.document d
@@ -31,9 +32,10 @@ returns table (document_id bigint, uri text, title text, status text, ingest_sta
 language sql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select l.*, r.content
-    from ragdb.list_documents(collection, jsonb_build_object('status', 'any', 'uri', get_document.uri), 1) l
+    from ragdb.list_documents(collection, pg_catalog.jsonb_build_object('status', 'any', 'uri', get_document.uri), 1) l
     join ragdb.document d using (document_id)
     left join ragdb.document_revision r on r.document_id = d.document_id
           and r.revision = case when d.ready_revision > 0 then d.ready_revision else d.pending_revision end
@@ -46,6 +48,7 @@ returns table (ordinal integer, chunk_id bigint, label text, heading_path text[]
 language sql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select p.ordinal, k.chunk_id, p.label, coalesce(s.path, '{}'), p.start_at, p.end_at, p.page, k.context, k.content
     from ragdb.get_document(collection, uri) g
@@ -62,6 +65,7 @@ create or replace function ragdb.document_title(collection text, uri text) retur
 language sql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select coalesce(r.title, d.title)
     from ragdb.collection c

@@ -53,26 +53,26 @@ begin
 
   begin
     -- alone, so that its brackets are in pairs; then inside, where no INTO and nothing that writes may stand
-    execute format('prepare %I as %s', probe, body);
+    execute pg_catalog.format('prepare %I as %s', probe, body);
     select array(select format_type(t, -1) from unnest(s.parameter_types) with ordinality u(t, n) order by n),
            s.result_types::text[]
       into parameters, results
       from pg_prepared_statements s where s.name = probe;
-    execute format('deallocate %I', probe);
-    execute format('explain (generic_plan, verbose, format json) select f.document_id from (%s) f(document_id)', body) into plan;
+    execute pg_catalog.format('deallocate %I', probe);
+    execute pg_catalog.format('explain (generic_plan, verbose, format json) select f.document_id from (%s) f(document_id)', body) into plan;
   exception when others then
     reason := sqlerrm;
     if exists (select from pg_prepared_statements s where s.name = probe) then
-      execute format('deallocate %I', probe);
+      execute pg_catalog.format('deallocate %I', probe);
     end if;
     raise exception 'filter "%" cannot be prepared: %', name, reason
-      using errcode = 'RD004', hint = format('It runs with search_path %s: write app.order_docs, not order_docs.', current_setting('search_path'));
+      using errcode = 'RD004', hint = pg_catalog.format('It runs with search_path %s: write app.order_docs, not order_docs.', current_setting('search_path'));
   end;
   reason := case
     when plan ~ '"Node Type": "(LockRows|ModifyTable)"' then 'it locks or changes rows'
     when plan ~ '"Schema": "pg_(temp|toast_temp)' then 'it reads a temporary table'
-    when cardinality(results) <> 1 then format('it has %s columns', cardinality(results))
-    when results[1] not in ('bigint', 'integer', 'smallint') then format('its column is %s', results[1])
+    when cardinality(results) <> 1 then pg_catalog.format('it has %s columns', cardinality(results))
+    when results[1] not in ('bigint', 'integer', 'smallint') then pg_catalog.format('its column is %s', results[1])
   end;
   if reason is not null then
     raise exception 'filter "%" is refused: %', name, reason
@@ -139,7 +139,7 @@ begin
   end if;
   if jsonb_typeof(given) <> 'array' then
     raise exception 'where: filter "%" takes a list of values, not % (%)', name, jsonb_typeof(given), left(given::text, 80)
-      using errcode = 'RD001', hint = format('Write it like {"filter": {"%s": [...]}}, one value a parameter.', name);
+      using errcode = 'RD001', hint = pg_catalog.format('Write it like {"filter": {"%s": [...]}}, one value a parameter.', name);
   end if;
   if jsonb_array_length(given) <> cardinality(f.parameter_types) then
     raise exception 'where: filter "%" takes % values (%), not %', name, cardinality(f.parameter_types),
@@ -162,27 +162,27 @@ begin
         elsif f.parameter_types[i] not like '%[]' and jsonb_typeof(element) not in ('array', 'object') then
           word := element #>> '{}';
         else
-          raise exception using message = format('it is %s', jsonb_typeof(element));
+          raise exception using message = pg_catalog.format('it is %s', jsonb_typeof(element));
         end if;
-        execute format('select ($1::%s)::text', f.parameter_types[i]) into word using word;
+        execute pg_catalog.format('select ($1::%s)::text', f.parameter_types[i]) into word using word;
       exception when others then
         raise exception 'where: filter "%" does not take % as its value % (%): %', name, left(element::text, 80), i, f.parameter_types[i], sqlerrm
           using errcode = 'RD001', hint = 'Give a value of that type.';
       end;
     end if;
-    accepted := accepted || jsonb_build_array(word);
+    accepted := accepted || pg_catalog.jsonb_build_array(word);
   end loop;
 
   select string_agg(case when p.parameter is null then p.piece
-                         else format('(($2 -> %s ->> %s)::%s)', at, p.parameter - 1, f.parameter_types[p.parameter]) end, '' order by p.n)
+                         else pg_catalog.format('(($2 -> %s ->> %s)::%s)', at, p.parameter - 1, f.parameter_types[p.parameter]) end, '' order by p.n)
     into body from ragdb.filter_pieces(f.definition) p;
-  vals := vals || jsonb_build_array(accepted);
-  condition := format('d.document_id in (select f.document_id from (%s) f(document_id))', body);
+  vals := vals || pg_catalog.jsonb_build_array(accepted);
+  condition := pg_catalog.format('d.document_id in (select f.document_id from (%s) f(document_id))', body);
 
   -- Alone, without the document around it: a column that has gone from the application's table must be an error and
   -- not, by its name, a column of the document.
   begin
-    execute format('select from (%s) f(document_id) where false', body) using null::text, vals;
+    execute pg_catalog.format('select from (%s) f(document_id) where false', body) using null::text, vals;
   exception when others then
     raise exception 'where: filter "%" no longer works: %', name, sqlerrm
       using errcode = 'RD007', hint = 'The schema''s owner registers it anew: select ragdb.register_filter(name, definition)';

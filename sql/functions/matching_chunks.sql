@@ -7,11 +7,11 @@ language plpgsql stable
 set search_path from current
 as $function$
 begin
-  execute format('select count(*), coalesce(sum(x.n_chunks), 0)
+  execute pg_catalog.format('select count(*), coalesce(sum(x.n_chunks), 0)
                     from (select d.n_chunks from ragdb.document d where d.collection_id = $1 and d.n_chunks > 0 and %s limit 2000) x', condition)
      into documents, chunks using collection_id, vals;
   if chunks <= at_most and documents = 2000 then
-    execute format('select count(*) from (select from ragdb.document d join ragdb.chunk c using (document_id)
+    execute pg_catalog.format('select count(*) from (select from ragdb.document d join ragdb.chunk c using (document_id)
                      where d.collection_id = $1 and d.n_chunks > 0 and %s limit $3) x', condition)
        into chunks using collection_id, vals, at_most + 1;
     documents := chunks;                                -- each has at least one
@@ -35,7 +35,7 @@ declare
   pages bigint := greatest(1, pg_relation_size('ragdb.document') / current_setting('block_size')::bigint);
   share double precision;
 begin
-  execute format('select sum(d.n_chunks) filter (where %s)::double precision / nullif(sum(d.n_chunks), 0)
+  execute pg_catalog.format('select sum(d.n_chunks) filter (where %s)::double precision / nullif(sum(d.n_chunks), 0)
                     from ragdb.document d tablesample system ($3) repeatable (0)
                    where d.collection_id = $1', condition)
      into share using collection_id, vals, least(100, 6400.0 / pages);

@@ -6,6 +6,7 @@ returns table (hit_chunk_id bigint, distance integer, chunk_id bigint, document_
 language plpgsql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 begin
   return query
@@ -28,6 +29,7 @@ returns table (ordinal integer, content text)
 language sql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select u.n::integer, substr(r.content, u.s::integer + 1, (u.e - u.s)::integer)
     from unnest(document_ids, starts, ends) with ordinality as u(id, s, e, n)

@@ -40,7 +40,7 @@ begin
   expected := least(candidates, matching);
   path := case when matching > exact_limit and ragdb.hnsw_is_valid(m.model_id) then 'hnsw' else 'exact' end;
   if matching > exact_limit and path = 'exact' then
-    note := case when m.dims > 4000 then format('%s dimensions are more than an HNSW index holds', m.dims)
+    note := case when m.dims > 4000 then pg_catalog.format('%s dimensions are more than an HNSW index holds', m.dims)
                  else 'no HNSW index for this model' end || ': every matching chunk is compared';
   end if;
   settings := ragdb.leg_settings(path, candidates);

@@ -27,6 +27,7 @@ returns table (document_id bigint, uri text, revision integer, ingest_state text
 language plpgsql
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);
@@ -54,11 +55,22 @@ begin
       hint = 'select * from ragdb.submit_document(''help'', ''article/1'', ''text of the article'')';
   end if;
 
+  if octet_length(given_uri) > 2000 then
+    raise exception 'the uri "%..." has % bytes', left(given_uri, 60), octet_length(given_uri)
+      using errcode = 'RD004', hint = 'A uri has at most 2,000 bytes.';
+  end if;
+
+  -- Unchanged and nothing on its way: no lock, no write. Everything else reads the row again under its lock, or the text
+  -- that a worker makes ready meanwhile would be taken for the one that is there.
   select * into d from ragdb.document x where x.collection_id = c.collection_id and x.uri = given_uri;
-  if not found then
-    insert into ragdb.document (collection_id, uri) values (c.collection_id, given_uri)
-    on conflict on constraint document_collection_id_uri_key do nothing;
-    select * into strict d from ragdb.document x where x.collection_id = c.collection_id and x.uri = given_uri for update;
+  if not found or d.pending_revision is not null or d.ingest_state <> 'ready'
+     or d.content_hash is distinct from ragdb.content_hash(coalesce(document ->> 'title', d.title), body) then
+    loop
+      insert into ragdb.document (collection_id, uri) values (c.collection_id, given_uri)
+      on conflict on constraint document_collection_id_uri_key do nothing;
+      select * into d from ragdb.document x where x.collection_id = c.collection_id and x.uri = given_uri for update;
+      exit when found;  -- else it was deleted in between: once more
+    end loop;
   end if;
 
   if ragdb.document_differs(d, document) then
@@ -91,7 +103,6 @@ begin
     return;
   end if;
 
-  select * into strict d from ragdb.document x where x.document_id = d.document_id for update;
   if d.pending_revision is not null and exists (
        select from ragdb.document_revision r join ragdb.job j on j.document_id = r.document_id and j.revision = r.revision
         where r.document_id = d.document_id and r.revision = d.pending_revision and r.content_hash = new_hash
@@ -109,6 +120,11 @@ begin
     return;
   end if;
 
+  -- cut in another way: the row may not be locked yet
+  select * into d from ragdb.document x where x.document_id = d.document_id for update;
+  if not found then
+    raise exception 'document "%" was deleted meanwhile', given_uri using errcode = 'RD006', hint = 'Add it again.';
+  end if;
   rev := greatest(d.ready_revision, coalesce(d.pending_revision, 0)) + 1;
   perform ragdb.drop_pending(d.document_id);
   insert into ragdb.document_revision (document_id, revision, title, content, content_hash)

@@ -3,6 +3,7 @@ create or replace function ragdb.keep_query_vector(question text, model text, nu
 language sql
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   insert into ragdb.query_vector (model_id, text_hash, v)
   select m.model_id, sha256(convert_to(question, 'UTF8')), ragdb.checked_vector(numbers, m.dims, m.name)
@@ -17,6 +18,7 @@ create or replace function ragdb.known_query_vector(question text, model_id bigi
 language sql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select v.v::real[]::double precision[]
     from ragdb.query_vector v

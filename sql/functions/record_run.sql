@@ -8,6 +8,7 @@ create or replace function ragdb.record_run(run jsonb) returns bigint
 language plpgsql
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   id bigint;

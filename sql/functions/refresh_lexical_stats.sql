@@ -6,6 +6,7 @@ returns table (name text, n_chunks bigint, n_lexemes bigint)
 language plpgsql
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   c record;
@@ -32,7 +33,7 @@ begin
 
     with counted as materialized (
       select t.word, t.ndoc
-        from ts_stat(format('select k.lexemes from ragdb.chunk k join ragdb.document d using (document_id) where d.collection_id = %s', c.collection_id)) t),
+        from ts_stat(pg_catalog.format('select k.lexemes from ragdb.chunk k join ragdb.document d using (document_id) where d.collection_id = %s', c.collection_id)) t),
     changed as (
       insert into ragdb.lexeme as l (collection_id, lexeme, ndoc)
       select c.collection_id, w.word, w.ndoc from counted w order by w.word

@@ -13,20 +13,38 @@ returns table (
 language plpgsql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);
-  skip integer := coalesce((options ->> 'offset')::integer, 0);
-  candidates integer := greatest(coalesce((options ->> 'candidates')::integer, 50), k + coalesce((options ->> 'offset')::integer, 0));
-  legs jsonb := coalesce(options -> 'legs', '["lexical", "semantic"]');
+  skip integer;
+  candidates integer;
+  legs jsonb;
   lists jsonb := '{}';
 begin
+  options := coalesce(options, '{}');
+  if jsonb_typeof(options) <> 'object' then
+    raise exception 'options is %, not an object', jsonb_typeof(options)
+      using errcode = 'RD004', hint = 'Write it like {"offset": 10}.';
+  end if;
+  skip := coalesce((options ->> 'offset')::integer, 0);
+  legs := coalesce(options -> 'legs', '["lexical", "semantic"]');
+  if not legs <@ '["lexical", "semantic"]' or legs = '[]' then
+    raise exception 'legs is %', legs using errcode = 'RD004', hint = 'It is a list of lexical and semantic.';
+  end if;
   if question is null or btrim(question, E' \t\r\n\u3000') = '' then
     raise exception 'the question is empty' using errcode = 'RD005', hint = 'Give at least one word to search for.';
   end if;
   if k is null or k < 1 or k > 1000 or skip < 0 then
     raise exception 'k is %, offset is %; k is from 1 to 1000, offset at least 0', k, skip using errcode = 'RD004';
   end if;
+
+  -- as long as the page asked for, in doublings: neighbouring pages then see the same lists (as the Python path does)
+  candidates := coalesce((options ->> 'candidates')::integer, 50);
+  while candidates < least(k + skip, 1000) loop
+    candidates := candidates * 2;
+  end loop;
+  candidates := least(candidates, 1000);
 
   if legs ? 'semantic' and query_vector is null then
     query_vector := ragdb.known_query_vector(question, coalesce((options ->> 'model_id')::bigint, c.active_model_id));
@@ -36,16 +54,16 @@ begin
   end if;
 
   if legs ? 'lexical' then
-    lists := lists || jsonb_build_object('lexical', (select to_jsonb(l.chunk_ids) from ragdb.lexical_leg(question, collection, candidates, "where", options) l));
+    lists := lists || pg_catalog.jsonb_build_object('lexical', (select to_jsonb(l.chunk_ids) from ragdb.lexical_leg(question, collection, candidates, "where", options) l));
   end if;
   if legs ? 'semantic' and query_vector is not null then
-    lists := lists || jsonb_build_object('semantic', (select to_jsonb(s.chunk_ids) from ragdb.semantic_leg(query_vector, collection, candidates, "where", options) s));
+    lists := lists || pg_catalog.jsonb_build_object('semantic', (select to_jsonb(s.chunk_ids) from ragdb.semantic_leg(query_vector, collection, candidates, "where", options) s));
   end if;
 
   return query
   select f.rank, f.score, f.label, f.content, f.uri, f.title, f.heading_path, f.status,
          f.start_at, f.end_at, f.page, f.metadata, f.ranks, f.context, f.chunk_id, f.document_id
-    from ragdb.fuse(lists, question, collection, options || jsonb_build_object('content_for', k + skip)) f
+    from ragdb.fuse(lists, question, collection, options || pg_catalog.jsonb_build_object('content_for', k + skip)) f
    where f.rank > skip
    order by f.rank;
 end

@@ -10,6 +10,7 @@ returns table (leg text, path text, line text)
 language plpgsql volatile
 security definer
 set search_path from current
+set standard_conforming_strings = on
 set jit = off
 as $function$
 declare

@@ -7,6 +7,7 @@ create or replace function ragdb.semantic_leg(
 language plpgsql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 set jit = off
 as $function$
 declare
@@ -27,7 +28,7 @@ begin
   perform ragdb.swap_settings(before);
   if path = 'hnsw' and cardinality(chunk_ids) < p.expected then
     path := 'exact';
-    note := format('HNSW gave %s of %s, so every matching chunk was compared', cardinality(chunk_ids), p.expected);
+    note := pg_catalog.format('HNSW gave %s of %s, so every matching chunk was compared', cardinality(chunk_ids), p.expected);
     execute p.exact into chunk_ids, scores using p.collection_id, p.vals, p.query, candidates, p.documents;
   end if;
 end
@@ -41,6 +42,7 @@ returns table (rank integer, chunk_id bigint, score double precision)
 language sql stable
 security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select u.rank::integer, u.chunk_id, u.score
     from ragdb.semantic_leg(query_vector, collection, candidates, "where", options) l,

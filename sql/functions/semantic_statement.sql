@@ -12,7 +12,7 @@ set search_path from current
 as $function$
 begin
   return case path
-    when 'exact' then format($sql$
+    when 'exact' then pg_catalog.format($sql$
       select e.chunk_id, 1 - (e.v <=> $3) as score
         from (select d.document_id, d.ready_revision
                 from ragdb.document d
@@ -22,7 +22,7 @@ begin
         join ragdb.embedding e on e.chunk_id = c.chunk_id and e.model_id = %2$s
        order by e.v <=> $3, e.chunk_id
        limit $4$sql$, condition, model_id)
-    when 'hnsw' then format($sql$
+    when 'hnsw' then pg_catalog.format($sql$
       select n.chunk_id, n.score
         from (select e.chunk_id, 1 - (e.v <=> $3) as score
                 from ragdb.embedding e

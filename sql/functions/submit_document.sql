@@ -8,7 +8,7 @@ language sql
 set search_path from current
 as $function$
   select p.document_id, p.ingest_state, p.changed
-    from ragdb.put_document(collection, options || jsonb_build_object('uri', uri, 'content', content, 'title', title, 'metadata', metadata)) p
+    from ragdb.put_document(collection, options || pg_catalog.jsonb_build_object('uri', uri, 'content', content, 'title', title, 'metadata', metadata)) p
 $function$;
 comment on function ragdb.submit_document(text, text, text, text, jsonb, jsonb) is
   'Adds or changes a document from SQL; a worker cuts and embeds it, the old text answers until then.';

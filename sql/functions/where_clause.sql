@@ -29,6 +29,10 @@ begin
   end if;
 
   for key, value in select e.key, e.value from jsonb_each("where") e loop
+    if jsonb_array_length(vals) > 500 then
+      raise exception 'where has more than 500 conditions'
+        using errcode = 'RD001', hint = 'Put values of one key into a list: {"uri": ["a", "b"]}.';
+    end if;
     if key = 'any' then
       if jsonb_typeof(value) <> 'array' then
         raise exception 'where: "any" takes a list of alternatives, not %', jsonb_typeof(value)

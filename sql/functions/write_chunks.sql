@@ -26,6 +26,13 @@ begin
   update ragdb.document_revision r set chunking = write_chunks.chunking
    where r.document_id = write_chunks.document_id and r.revision = write_chunks.revision;
 
+  if exists (select from jsonb_to_recordset(chunks) as g(content text, "start" integer, "end" integer), ragdb.document_revision r
+              where r.document_id = write_chunks.document_id and r.revision = write_chunks.revision
+                and (g."start" >= 0 and g."end" <= length(r.content) and length(g.content) = g."end" - g."start") is not true) then
+    raise exception 'a chunk of document % is no span of its text', write_chunks.document_id
+      using errcode = 'RD006', hint = 'content is the text from start to end, offsets count characters of the cleaned text.';
+  end if;
+
   with given as materialized (
     select s.*, nextval('ragdb.section_section_id_seq') as id
       from (select * from jsonb_to_recordset(sections)

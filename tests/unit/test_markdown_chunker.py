@@ -427,3 +427,13 @@ def test_a_comment_of_its_own_is_no_chunk_and_one_inside_a_text_stays() -> None:
     found = [text[s.start : s.end] for s in spans]
     assert not any("License" in f for f in found)
     assert any("inside" in f and "and words" in f for f in found)
+
+
+def test_a_heading_with_nothing_under_it_is_found_unless_the_page_is_headings_only() -> None:
+    def found(text: str) -> list[str]:
+        return [text[s.start : s.end] for s in MarkdownChunker().chunk(Document("a.md", text), lambda t: len(t.split()))]
+
+    text = "# Board\n\nPlease read on.\n\n## The locker code is 4711\n\n## Hours\n\nNine to five.\n"
+    assert found(text) == ["# Board\n\nPlease read on.", "## The locker code is 4711", "## Hours\n\nNine to five."]
+    assert found("# Parent\n\n## Child\n\ntext\n") == ["## Child\n\ntext"]
+    assert found("# A\n\n## B\n\n# C\n") == []
