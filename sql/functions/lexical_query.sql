@@ -31,7 +31,8 @@ begin
            ln(1 + (greatest(total, coalesce(l.ndoc, 0)) - coalesce(l.ndoc, 0) + 0.5) / (coalesce(l.ndoc, 0) + 0.5))::double precision as idf
       from (select o.*, null::bigint as n, 'question' as other, (case when o.content then 1 else 0.5 end)::double precision as weight, null::text[] as covers from own o
             union all select a.* from added a) w
-      left join ragdb.lexeme l on l.collection_id = c.collection_id and l.lexeme = w.word),
+      -- word by word through the key: joined as a whole, the collection's vocabulary may be read instead
+      left join lateral (select x.ndoc from ragdb.lexeme x where x.collection_id = c.collection_id and x.lexeme = w.word limit 1) l on true),
   share as (
     select k.n, coalesce(least(1, (select sum(o.idf) from counted o where o.n is null and o.word = any (k.covers)) / sum(k.idf)), 1) as share
       from counted k where k.n is not null group by k.n, k.covers),
