@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -16,6 +17,8 @@ from ragdb.errors import DatabaseError, DatabaseUnreachable, ExtensionMissing, S
 if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection
+
+logger = logging.getLogger("ragdb.db")
 
 # 0.8: iterative index scans; 0.8.2: the fix of parallel HNSW builds.
 PGVECTOR_NEEDED = (0, 8, 2)
@@ -56,7 +59,8 @@ def preflight(conn: psycopg.Connection[Any]) -> None:
             f"the database has encoding {encoding}; ragdb needs UTF8: create database ... encoding 'UTF8' template template0"
         )
     row = conn.execute(
-        "select extversion, extnamespace::regnamespace::text, has_schema_privilege(extnamespace, 'usage') "
+        "select extversion, extnamespace::regnamespace::text, has_schema_privilege(extnamespace, 'usage'), "
+        "has_schema_privilege('public', extnamespace, 'create') "
         "from pg_extension where extname = 'vector'"
     ).fetchone()
     if row is None:
@@ -64,7 +68,15 @@ def preflight(conn: psycopg.Connection[Any]) -> None:
             f"the extension pgvector is not in database {conn.info.dbname!r}; "
             "an administrator runs there: CREATE EXTENSION vector;  then run: ragdb db upgrade"
         )
-    version, schema, usable = row
+    version, schema, usable, open_to_all = row
+    if open_to_all:
+        # ragdb's functions run as their owner and look pgvector's types up in that schema.
+        logger.warning(
+            "everybody may create objects in schema %s, where pgvector is; an administrator should run: "
+            "REVOKE CREATE ON SCHEMA %s FROM PUBLIC;",
+            schema,
+            schema,
+        )
     if not usable:
         raise ExtensionMissing(
             f"role {conn.info.user!r} may not use schema {schema}, where pgvector is; "

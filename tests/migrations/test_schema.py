@@ -220,3 +220,15 @@ def test_the_offline_script_gives_the_same_database(
         for url in urls
     ]
     assert dumps[0] == dumps[1]
+
+
+def test_a_schema_of_pgvector_that_is_open_to_everybody_is_warned_about(
+    ragdb_empty_database: MakeDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = ragdb_empty_database()
+    run(url, "create extension vector")
+    schema.upgrade(url)
+    assert "REVOKE CREATE" not in caplog.text
+    run(url, "grant create on schema public to public")
+    schema.upgrade(url)
+    assert "REVOKE CREATE ON SCHEMA public FROM PUBLIC" in caplog.text
