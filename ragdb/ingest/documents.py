@@ -62,7 +62,7 @@ def _finish(context: Context, db: Caller, added: Added, document: Document, prog
     return worker.work(db, job, context.embedder(db), context.chunking(db), vectors=document.vectors, progress=progress)
 
 
-def _wait(db: Caller, document_id: int, seconds: float = 30.0) -> str:
+def _wait(db: Caller, document_id: int, seconds: float = 10.0) -> str:
     """A worker was faster: what it makes of the document, or `processing` after a while."""
     until = time.monotonic() + seconds
     state = ""
