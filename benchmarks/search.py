@@ -31,7 +31,7 @@ from ragdb import Document, RagDB, Span
 from ragdb.db import embedded, hnsw, schema
 from ragdb.ingest import bulk
 from ragdb.stages.retrieve import retrieve
-from ragdb.testing import FakeEmbedder
+from ragdb.testing import FakeEmbedder, odd
 from ragdb.types import Query
 
 DIMS, WORDS, PER_DOCUMENT, CENTRES, NOISE, K = 384, 120, 10, 1000, 0.6, 50
@@ -274,8 +274,35 @@ class Bench:
             "slower_leg_p50_ms": slower,
         }
 
+    def fuzz(self, count: int) -> dict[str, float]:
+        """Strings that no search may fail on, mixed with words as they stand in the corpus; one in a thousand has 50,000."""
+        drawn = " ".join(self.corpus.texts(500)).split()
+        longest = " ".join(self.corpus.names)
+        (vector,) = self.corpus.vectors(1).tolist()
+        times, raised = [], []
+        for n, text in enumerate(odd.strings(count, seed=7, words=drawn)):
+            question = longest if n % 1000 == 0 else f"x {text}"  # an empty question is an error, and meant to be one
+            began = time.perf_counter()
+            try:
+                self.conn.execute(
+                    "select chunk_id from ragdb.search(%s, %s, query_vector => %s::double precision[])",
+                    [question, self.collection, vector],
+                ).fetchall()
+            except psycopg.Error as error:
+                raised.append(f"{question[:200]!r}: {error}")
+            times.append((time.perf_counter() - began) * 1000)
+        for line in raised[:10]:
+            print(line, file=sys.stderr)
+        return {
+            "fuzz_strings": count,
+            "fuzz_raised": len(raised),
+            "fuzz_p50_ms": p50(times),
+            "fuzz_p99_ms": round(float(np.percentile(times, 99)), 2),
+            "fuzz_max_ms": round(max(times), 2),
+        }
 
-def run(url: str, chunks: int, *, stop_words: bool, queries: int, slow: int) -> dict[str, float]:
+
+def run(url: str, chunks: int, *, stop_words: bool, queries: int, slow: int, fuzz: int) -> dict[str, float]:
     corpus = Corpus(chunks, stop_words=stop_words)
     bench = Bench(url, "stop-words" if stop_words else "zipf", corpus)
     figures: dict[str, float] = {"chunks": chunks, **bench.load()}
@@ -283,6 +310,8 @@ def run(url: str, chunks: int, *, stop_words: bool, queries: int, slow: int) -> 
     figures |= bench.lexical(questions, slow)
     figures |= bench.semantic(vectors, slow)
     figures |= bench.hybrid(list(zip(questions, vectors, strict=True)))
+    if fuzz:
+        figures |= bench.fuzz(fuzz)
     bench.rag.close()
     bench.conn.close()
     return figures
@@ -293,6 +322,7 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=200_000)
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--slow-queries", type=int, default=5, help="for what takes seconds a query")
+    parser.add_argument("--fuzz", type=int, default=0, help="so many strings with quotes, operators and odd characters")
     parser.add_argument("--json", action="store_true", help="print the lines of JSON only")
     parser.add_argument("--home", type=Path, help="folder of the embedded server (default: a temporary one)")
     parser.add_argument("--without-second", action="store_true", help="leave out the corpus with stop words")
@@ -312,7 +342,9 @@ def main() -> None:
                 with psycopg.connect(base, autocommit=True) as conn:
                     for table in ("document", "embedding_model", "collection"):
                         conn.execute(f"truncate ragdb.{table} cascade")
-                figures = run(base, chunks, stop_words=stop_words, queries=given.queries, slow=given.slow_queries)
+                figures = run(
+                    base, chunks, stop_words=stop_words, queries=given.queries, slow=given.slow_queries, fuzz=given.fuzz
+                )
                 if not given.json:
                     print(f"{'with' if stop_words else 'without'} stop words:")
                     for name, figure in figures.items():

@@ -65,7 +65,7 @@ def load(
             fresh = [(d, m) for (d, _), m in zip(cleaned, made, strict=True) if m["uri"] not in known]
             if twice := _twice([m["uri"] for _, m in fresh]):
                 raise BadDocument(f"{twice!r} comes twice in one batch; give each document a uri of its own")
-            rows = _Rows(conn, info["collection_id"], info["model_id"], info["dims"])
+            rows = _Rows(conn, info["collection_id"], info["model_id"], info["dims"], [m for _, m in fresh])
             for document, m in fresh:
                 rows.add(document, m)
             with conn.transaction():
@@ -90,21 +90,28 @@ def _twice(uris: Sequence[str]) -> str | None:
 
 
 class _Rows:
-    """The rows of one batch, with their ids taken from the sequences first."""
+    """The rows of one batch, with all their ids taken from the sequences first, one query a table."""
 
-    def __init__(self, conn: psycopg.Connection[Any], collection_id: int, model_id: int, dims: int) -> None:
+    def __init__(
+        self, conn: psycopg.Connection[Any], collection_id: int, model_id: int, dims: int, made: Sequence[dict[str, Any]]
+    ) -> None:
         self.conn = conn
         self.collection_id = collection_id
         self.model_id = model_id
         self.dims = dims
         self.rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _COLUMNS}
         self.added: list[Added] = []
+        self.ids = {
+            "document": self._reserved("document", len(made)),
+            "chunk": self._reserved("chunk", sum(len(m["chunks"]) for m in made)),
+            "section": self._reserved("section", sum(len(m["sections"]) for m in made)),
+        }
 
     def add(self, document: Document, made: dict[str, Any]) -> None:
         ready = document.vectors is not None or not made["chunks"]
-        (document_id,) = self._ids("document", 1)
-        chunk_ids = self._ids("chunk", len(made["chunks"]))
-        section_ids = self._ids("section", len(made["sections"]))
+        document_id = next(self.ids["document"])
+        chunk_ids = list(islice(self.ids["chunk"], len(made["chunks"])))
+        section_ids = list(islice(self.ids["section"], len(made["sections"])))
         content_hash = hashlib.sha256(f"{made['title'] or ''}\x1f{made['content']}".encode()).digest()
         self.rows["document"].append(
             (
@@ -170,11 +177,9 @@ class _Rows:
         state = "ready" if ready else "queued"
         self.added.append(Added(document_id, made["uri"], state, len(chunk_ids), warnings=tuple(made["warnings"])))  # type: ignore[arg-type]
 
-    def _ids(self, table: str, count: int) -> list[int]:
-        if not count:
-            return []
+    def _reserved(self, table: str, count: int) -> Iterator[int]:
         name = f"ragdb.{table}_{table}_id_seq"
-        return [i for (i,) in self.conn.execute("select nextval(%s) from generate_series(1, %s)", [name, count])]
+        return (i for (i,) in self.conn.execute("select nextval(%s) from generate_series(1, %s)", [name, count]).fetchall())
 
     def _vectors(self, document: Document) -> list[Vector]:
         matrix = np.asarray(document.vectors, dtype=np.float64)

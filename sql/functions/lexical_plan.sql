@@ -1,9 +1,11 @@
 -- How the lexical leg will answer a question: the path, the statement's parameters, and a line for the trace.
 -- Candidates of the gin path hold one of at most 32 words: known ones, rarest first, while the sum of their document
--- frequencies stays in the collection's budget or below 100; then unknown ones, so that stale statistics hide nothing.
+-- frequencies stays in half of the collection's budget or below twice the rows wanted; then unknown ones, so that stale
+-- statistics hide nothing. The other half is for pairs of the next twelve words, rarest pairs first: a chunk with
+-- several middling words and no rare one is among the best more often than not (docs/benchmarks.md).
 create or replace function ragdb.lexical_plan(
-  c ragdb.collection, question text, matching bigint, options jsonb default '{}',
-  out path text, out query sparsevec, out candidates tsquery, out note text)
+  c ragdb.collection, question text, matching bigint, wanted integer, options jsonb default '{}',
+  out path text, out query sparsevec, out candidates tsquery, out complete boolean, out note text)
 language plpgsql stable
 set search_path from current
 as $function$
@@ -12,11 +14,15 @@ declare
   quoted text;
   picked text[] := '{}';
   running bigint := 0;
+  next_words text[] := '{}';
+  next_ndoc bigint[] := '{}';
+  pairs text[];
   items text[] := '{}';
   own integer := 0;                                     -- words of the question itself
   lone integer := 0;                                    -- those of them that are one character
   by_prefix text[] := '{}';
 begin
+  complete := true;
   for w in select * from ragdb.lexical_query(question, c.name, options) loop
     -- A lexeme in a tsquery: in quotes, quotes and backslashes doubled.
     quoted := '''' || replace(replace(w.word, '\', '\\'), '''', '''''') || '''';
@@ -25,9 +31,15 @@ begin
     by_prefix := by_prefix || (quoted || case when w.lone then ':*' else '' end);
     items := items || (ragdb.lexeme_index(w.word) || ':' || w.idf * w.weight);
     if cardinality(picked) < (case when w.ndoc > 0 then 24 else 32 end)
-       and (running + w.ndoc <= c.candidate_budget or running < 100) then
+       and (w.ndoc = 0 or running + w.ndoc <= c.candidate_budget / 2 or running < 2 * wanted) then
       picked := picked || quoted;
       running := running + w.ndoc;
+    else
+      complete := false;
+      if w.ndoc > 0 and cardinality(next_words) < 12 then
+        next_words := next_words || quoted;
+        next_ndoc := next_ndoc || w.ndoc::bigint;
+      end if;
     end if;
   end loop;
 
@@ -43,10 +55,15 @@ begin
   else
     select ('{' || string_agg(i || ':' || s, ',' order by i) || '}/536870912')::sparsevec into query
       from (select split_part(x, ':', 1)::integer as i, sum(split_part(x, ':', 2)::double precision) as s from unnest(items) x group by 1) y;
-    candidates := array_to_string(picked, ' | ')::tsquery;
     path := case when matching <= c.exact_limit then 'exact' else 'gin' end;
-    note := pg_catalog.format('%s word%s', own, case when own = 1 then '' else 's' end)
-            || case when path = 'gin' then pg_catalog.format(', candidates by the %s rarest', cardinality(picked)) else '' end;
+    note := pg_catalog.format('%s word%s', own, case when own = 1 then '' else 's' end);
+    if path = 'gin' then
+      pairs := ragdb.rare_pairs(c, next_words, next_ndoc);
+      note := note || pg_catalog.format(', candidates by the %s rarest', cardinality(picked))
+              || case when pairs = '{}' then ''
+                      else pg_catalog.format(' and %s pair%s', cardinality(pairs), case when cardinality(pairs) = 1 then '' else 's' end) end;
+    end if;
+    candidates := array_to_string(picked || pairs, ' | ')::tsquery;
   end if;
   if cardinality(items) > own then
     note := note || (
@@ -56,5 +73,30 @@ begin
   end if;
 end
 $function$;
-comment on function ragdb.lexical_plan(ragdb.collection, text, bigint, jsonb) is
-  'How the lexical leg will answer: path (exact, gin, prefix or empty), the question as vector of idf, candidate words, a line about them.';
+comment on function ragdb.lexical_plan(ragdb.collection, text, bigint, integer, jsonb) is
+  'How the lexical leg will answer: path (exact, gin, prefix or empty), the question as vector of idf, candidate words and pairs, whether these are all words, a line about them.';
+
+-- Pairs of words ('a' & 'b') that stand together in few chunks, as many as half of the collection's budget allows, at
+-- most 40. How many chunks hold both is guessed between chance (a b / N) and the most there can be (the rarer word's):
+-- words of one question, and more so the two-character lexemes of one word, meet more often than by chance.
+create or replace function ragdb.rare_pairs(c ragdb.collection, words text[], ndoc bigint[]) returns text[]
+language plpgsql stable
+set search_path from current
+as $function$
+declare
+  total double precision := (select greatest(s.n_chunks, 1) from ragdb.lexical_stats s where s.collection_id = c.collection_id);
+begin
+  return array(
+    select p.pair
+      from (select '(' || a.word || ' & ' || b.word || ')' as pair,
+                   sum(x.chunks) over (order by x.chunks, a.i, b.i) as running,
+                   row_number() over (order by x.chunks, a.i, b.i) as place
+              from unnest(words, ndoc) with ordinality as a(word, n, i)
+              join unnest(words, ndoc) with ordinality as b(word, n, i) on a.i < b.i
+             cross join lateral (select least(a.n, b.n) * sqrt(least(1, greatest(a.n, b.n) / total)) as chunks) x) p
+     where p.running <= c.candidate_budget / 2 and p.place <= 40
+     order by p.place);
+end
+$function$;
+comment on function ragdb.rare_pairs(ragdb.collection, text[], bigint[]) is
+  'Pairs of quoted words that stand together in few chunks, within half of the collection''s candidate_budget.';

@@ -6,18 +6,19 @@ returns sparsevec
 language sql immutable parallel safe strict
 set search_path from current
 as $function$
-  with term as (
+  with term as materialized (
     select ragdb.lexeme_index(u.lexeme) as i, coalesce(cardinality(u.positions), 1)::double precision as tf
       from unnest(lexemes) u),
-  length as (select sum(tf) as n from term),
-  weight as (
-    -- two lexemes of one dimension would be an error in sparsevec
-    select i, sum(tf * (k1 + 1) / (tf + k1 * (1 - b + b * length.n / pivot))) as w
-      from term, length group by i),
-  kept as (select i, w from weight order by w desc, i limit 16000)
-  select ('{' || string_agg(i || ':' || w, ',' order by i) || '}/536870912')::sparsevec
-    from kept
-  having count(*) > 0
+  chunk as materialized (
+    select k1 * (1 - b + b * sum(tf) / pivot) as normal from term)
+  -- as real, which is what a sparsevec holds: half the digits to write and to read
+  select ('{' || string_agg(i || ':' || w, ',') || '}/536870912')::sparsevec
+    from (-- two lexemes of one dimension would be an error in sparsevec
+          select i, sum(tf * (k1 + 1) / (tf + normal))::real as w
+            from term, chunk
+           group by i
+           order by w desc, i
+           limit 16000) x
 $function$;
 comment on function ragdb.lexical_weights(tsvector, double precision, double precision, double precision) is
   'BM25 term weights of a chunk as a sparse vector of 2^29 dimensions; the inner product with the idf of the question''s words is the BM25 score.';

@@ -27,13 +27,13 @@ begin
     -- So many candidates that about candidate_budget of them match the filter, or a filter would starve.
     c.candidate_budget := least(c.candidate_budget * coalesce(in_collection / estimated, 1), 1e9);
     -- GIN knows neither collection nor filter: where it would read more chunks than there are to score, score them all.
-    if c.exact_limit > 0 and estimated < c.candidate_budget / in_collection
+    if c.exact_limit > 0 and estimated < c.candidate_budget / 2 / in_collection
          * (select greatest(t.reltuples, in_collection) from pg_class t where t.oid = 'ragdb.chunk'::regclass) then
       c.exact_limit := matching;
     end if;
   end if;
 
-  plan := ragdb.lexical_plan(c, question, matching, options);
+  plan := ragdb.lexical_plan(c, question, matching, candidates, options);
   path := plan.path;
   note := plan.note;
   collection_id := c.collection_id;
@@ -44,8 +44,7 @@ begin
   statement := ragdb.ranked_arrays(ragdb.lexical_statement(path, filter.condition));
   expected := least(candidates, matching);
   -- 100,000: about half a second. With all words among the candidates another pass would find nothing more.
-  if path = 'gin' and c.exact_limit > 0 and estimated <= 100000
-     and (numnode(words) + 1) / 2 < cardinality(string_to_array(query::text, ',')) then
+  if path = 'gin' and c.exact_limit > 0 and estimated <= 100000 and not plan.complete then
     exact := ragdb.ranked_arrays(ragdb.lexical_statement('exact', filter.condition));
   end if;
 end

@@ -181,7 +181,9 @@ def test_every_table_column_function_and_view_has_a_comment(ragdb_url: str) -> N
 def test_nobody_but_the_owner_may_execute_a_function_and_all_have_a_fixed_search_path(ragdb_url: str) -> None:
     ours = "from pg_proc where pronamespace = 'ragdb'::regnamespace"
     assert run(ragdb_url, f"select proname {ours} and has_function_privilege('public', oid, 'execute')") == []
-    assert run(ragdb_url, f"select proname {ours} and not coalesce(proconfig::text ~ 'search_path=pg_catalog', false)") == []
+    # A body that was parsed when it was made has no names left to look up.
+    loose = "prosqlbody is null and not coalesce(proconfig::text ~ 'search_path=pg_catalog', false)"
+    assert run(ragdb_url, f"select proname {ours} and {loose}") == []
 
 
 def test_the_offline_script_gives_the_same_database(

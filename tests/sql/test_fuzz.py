@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Iterator
 
 import psycopg
 import pytest
 
 from ragdb import Document, RagDB
-
-PIECES = [
-    "'", '"', "\\", "''", "\\'", "$$", "$1", "%s", "%", "--", "/*", "*/", ";", ":*", "::", "&", "|", "!", "<->", "(", ")", "{", "}", "[", "]",
-    "<b>", "&amp;", "\t", "\n", "\u3000", "\u200b", "\u202e", "\ufeff", "e\u0301", "🙂", "👩‍👩‍👧", "寺", "京都", "ﬁ", "㍻", "ﷺ", "ｶﾞ", "ſ", "İ", "ß", "word", "WORD",
-    "a-b_c.d/e@f", "-x", "1.5e300", "0x1F", "x" * 2100, "漢" * 700, "http://a.b/c?d=e#f", "NULL", "or", "and", "not", "{1:2}/3", "E'\\x41'",
-]  # fmt: skip
-
-
-def strings(count: int, seed: int) -> Iterator[str]:
-    rng = random.Random(seed)  # noqa: S311
-    planes = [
-        (0x20, 0x7F),
-        (0xA0, 0x24F),
-        (0x370, 0x1FFF),
-        (0x2000, 0x33FF),
-        (0x3400, 0xD7FF),
-        (0xE000, 0xFFFF),
-        (0x10000, 0x10FFFF),
-    ]
-    for _ in range(count):
-        parts = []
-        for _ in range(rng.randrange(1, 12)):
-            if rng.random() < 0.5:
-                parts.append(rng.choice(PIECES))
-            else:
-                low, high = rng.choice(planes)
-                parts.append("".join(chr(rng.randrange(low, high)) for _ in range(rng.randrange(1, 20))))
-            parts.append(rng.choice(["", " "]))
-        yield "".join(parts).replace("\x00", " ")
+from ragdb.testing.odd import strings
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -234,3 +235,31 @@ def test_fifty_thousand_words_raise_nothing(rag: RagDB) -> None:
     add(rag, "one page", "another page")
     found(rag, " ".join(f"zz{i}" for i in range(50_000)) + " page")
     assert found(rag, "page " + " ".join(f"zz{i}" for i in range(50_000)))
+
+
+def test_a_chunk_with_several_middling_words_is_a_candidate_beside_those_with_the_rare_one(ragdb_url: str) -> None:
+    """FTS: the rarest words alone miss it. `rare` stands in 30 chunks, m1, m2, m3 in 200 each, all three in ten."""
+    with psycopg.connect(ragdb_url, autocommit=True) as conn:
+        conn.execute("""
+            select ragdb.create_collection('pairs', ragdb.register_model('none', 8), '{"exact_limit": 0, "candidate_budget": 150}');
+            insert into ragdb.document (document_id, collection_id, uri, ready_revision, n_chunks, ingest_state)
+              values (1, 1, 'd', 1, 2000, 'ready');
+            insert into ragdb.chunk (chunk_id, document_id, born_revision, text_hash, content)
+              select c, 1, 1, int8send(c), concat_ws(' ', 'page', case when c <= 30 then 'rare' end,
+                     case when c between 1000 and 1199 then 'mone' end, case when c between 1190 and 1389 then 'mtwo' end,
+                     case when c between 1190 and 1199 or c between 1400 and 1589 then 'mthree' end)
+                from generate_series(1, 2000) c;
+            select ragdb.refresh_lexical_stats('pairs')""")
+        ask = "select chunk_ids, path, note from ragdb.lexical_leg('rare mone mtwo mthree', 'pairs', 10, options => %s::jsonb)"
+        found, path, note = conn.execute(ask, ["{}"]).fetchone() or ()
+        assert (path, note) == ("gin", "4 words, candidates by the 1 rarest and 1 pair")
+        assert sorted(found) == list(range(1190, 1200))
+        assert found == (conn.execute(ask, ['{"exact_limit": 10000}']).fetchone() or ())[0]
+
+
+def test_weights_name_their_lexemes_by_29_bits_of_sha256(ragdb_url: str) -> None:
+    """The dimensions are stored: they must stay what they are, for any server and any script."""
+    with psycopg.connect(ragdb_url) as conn:
+        for word in ("router", "東京", "a-b_c", "\\", "é"):
+            expected = 1 + (int.from_bytes(hashlib.sha256(word.encode()).digest()[:4]) & (2**29 - 1))
+            assert conn.execute("select ragdb.lexeme_index(%s)", [word]).fetchone() == (expected,)
