@@ -134,8 +134,8 @@ class Collection(Base):
     candidate_budget: Mapped[int] = mapped_column(
         Integer,
         nullable=False,
-        server_default="8000",
-        comment="GIN path: about how many chunks may be scored, half of them for words, rarest first, half for pairs of the next ones",
+        server_default="6000",
+        comment="GIN path: about how many chunks may be scored, a third for words, rarest first, the rest for pairs of the next ones",
     )
     active_model_id: Mapped[int | None] = mapped_column(
         ForeignKey("ragdb.embedding_model.model_id", ondelete="RESTRICT"), index=True, comment="the vector set that searches read"

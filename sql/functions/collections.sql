@@ -51,7 +51,7 @@ begin
             coalesce(settings ->> 'text_search_config', 'pg_catalog.english'), coalesce(settings ->> 'analyzer', 'builtin'),
             coalesce((settings ->> 'k1')::double precision, 1.2), coalesce((settings ->> 'b')::double precision, 0.75),
             coalesce((settings ->> 'pivot_length')::double precision, 120),
-            coalesce((settings ->> 'exact_limit')::integer, 10000), coalesce((settings ->> 'candidate_budget')::integer, 8000))
+            coalesce((settings ->> 'exact_limit')::integer, 10000), coalesce((settings ->> 'candidate_budget')::integer, 6000))
     on conflict (name) do nothing;
     select * into strict c from ragdb.collection x where x.name = collection;
   end if;

@@ -1,7 +1,7 @@
 -- How the lexical leg will answer a question: the path, the statement's parameters, and a line for the trace.
 -- Candidates of the gin path hold one of at most 32 words: known ones, rarest first, while the sum of their document
--- frequencies stays in half of the collection's budget or below twice the rows wanted; then unknown ones, so that stale
--- statistics hide nothing. The other half is for pairs of the next twelve words, rarest pairs first: a chunk with
+-- frequencies stays in a third of the collection's budget or below twice the rows wanted; then unknown ones, so that stale
+-- statistics hide nothing. The rest is for pairs of the next twelve words, rarest pairs first: a chunk with
 -- several middling words and no rare one is among the best more often than not (docs/benchmarks.md).
 create or replace function ragdb.lexical_plan(
   c ragdb.collection, question text, matching bigint, wanted integer, options jsonb default '{}',
@@ -31,7 +31,7 @@ begin
     by_prefix := by_prefix || (quoted || case when w.lone then ':*' else '' end);
     items := items || (ragdb.lexeme_index(w.word) || ':' || w.idf * w.weight);
     if cardinality(picked) < (case when w.ndoc > 0 then 24 else 32 end)
-       and (w.ndoc = 0 or running + w.ndoc <= c.candidate_budget / 2 or running < 2 * wanted) then
+       and (w.ndoc = 0 or running + w.ndoc <= c.candidate_budget / 3 or running < 2 * wanted) then
       picked := picked || quoted;
       running := running + w.ndoc;
     else
@@ -76,9 +76,9 @@ $function$;
 comment on function ragdb.lexical_plan(ragdb.collection, text, bigint, integer, jsonb) is
   'How the lexical leg will answer: path (exact, gin, prefix or empty), the question as vector of idf, candidate words and pairs, whether these are all words, a line about them.';
 
--- Pairs of words ('a' & 'b') that stand together in few chunks, as many as half of the collection's budget allows, at
--- most 40. How many chunks hold both is guessed between chance (a b / N) and the most there can be (the rarer word's):
--- words of one question, and more so the two-character lexemes of one word, meet more often than by chance.
+-- Pairs of words ('a' & 'b'), those with the largest sum of idf first, as many as two thirds of the collection's budget
+-- allow, at most 40. How many chunks hold both is guessed between chance (a b / N) and the most there can be (the rarer
+-- word's): words of one question, and more so the two-character lexemes of one word, meet more often than by chance.
 create or replace function ragdb.rare_pairs(c ragdb.collection, words text[], ndoc bigint[]) returns text[]
 language plpgsql stable
 set search_path from current
@@ -88,15 +88,14 @@ declare
 begin
   return array(
     select p.pair
-      from (select '(' || a.word || ' & ' || b.word || ')' as pair,
-                   sum(x.chunks) over (order by x.chunks, a.i, b.i) as running,
-                   row_number() over (order by x.chunks, a.i, b.i) as place
+      from (select '(' || a.word || ' & ' || b.word || ')' as pair, row_number() over x as place,
+                   sum(least(a.n, b.n) * sqrt(least(1, greatest(a.n, b.n) / total))) over x as running
               from unnest(words, ndoc) with ordinality as a(word, n, i)
               join unnest(words, ndoc) with ordinality as b(word, n, i) on a.i < b.i
-             cross join lateral (select least(a.n, b.n) * sqrt(least(1, greatest(a.n, b.n) / total)) as chunks) x) p
-     where p.running <= c.candidate_budget / 2 and p.place <= 40
+            window x as (order by a.n * b.n, a.i, b.i)) p
+     where p.running <= c.candidate_budget / 3 * 2 and p.place <= 40
      order by p.place);
 end
 $function$;
 comment on function ragdb.rare_pairs(ragdb.collection, text[], bigint[]) is
-  'Pairs of quoted words that stand together in few chunks, within half of the collection''s candidate_budget.';
+  'Pairs of quoted words that stand together in few chunks, within two thirds of the collection''s candidate_budget.';

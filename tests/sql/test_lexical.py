@@ -241,7 +241,7 @@ def test_a_chunk_with_several_middling_words_is_a_candidate_beside_those_with_th
     """FTS: the rarest words alone miss it. `rare` stands in 30 chunks, m1, m2, m3 in 200 each, all three in ten."""
     with psycopg.connect(ragdb_url, autocommit=True) as conn:
         conn.execute("""
-            select ragdb.create_collection('pairs', ragdb.register_model('none', 8), '{"exact_limit": 0, "candidate_budget": 150}');
+            select ragdb.create_collection('pairs', ragdb.register_model('none', 8), '{"exact_limit": 0, "candidate_budget": 120}');
             insert into ragdb.document (document_id, collection_id, uri, ready_revision, n_chunks, ingest_state)
               values (1, 1, 'd', 1, 2000, 'ready');
             insert into ragdb.chunk (chunk_id, document_id, born_revision, text_hash, content)
