@@ -2,7 +2,7 @@
 -- Candidates of the gin path hold one of at most 32 words: known ones, rarest first, while the sum of their document
 -- frequencies stays in a third of the collection's budget or below twice the rows wanted; then unknown ones, so that stale
 -- statistics hide nothing. The rest is for pairs of the next twelve words, rarest pairs first: a chunk with
--- several middling words and no rare one is among the best more often than not (docs/benchmarks.md).
+-- several middling words and no rare one is often among the best (docs/decisions/0007-candidates-by-pairs.md).
 create or replace function ragdb.lexical_plan(
   c ragdb.collection, question text, matching bigint, wanted integer, options jsonb default '{}',
   out path text, out query sparsevec, out candidates tsquery, out complete boolean, out note text)

@@ -84,6 +84,8 @@ def test_empty_lists_give_nothing(query: Query) -> None:
 
 
 def test_pages_are_disjoint_and_stay_the_same(ragdb_url: str, query: Query) -> None:
+    """RRF-01."""
+
     class Same(FakeEmbedder):
         def _vector(self, text: str) -> list[float]:
             return [1.0] + [0.0] * 7
