@@ -15,7 +15,7 @@ PIP := bin/python -m pip install --quiet --no-warn-script-location
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-st lint venv clean
+.PHONY: help demo test test-st lint freeze venv clean
 
 help:  ## show this text
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 12
@@ -34,6 +34,9 @@ lint: .venv/.installed-lint  ## check style, types and the direction of imports
 	@.venv/bin/ruff format --check --quiet . || { echo "run: .venv/bin/ruff format"; exit 1; }
 	@.venv/bin/mypy --strict ragdb
 	@.venv/bin/lint-imports --no-logo
+
+freeze: .venv/.installed  ## record what the newest revision makes, for `ragdb db check`
+	@.venv/bin/python migrations/freeze.py
 
 venv: .venv/.installed-lint  ## make .venv with all that developing needs
 

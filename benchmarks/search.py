@@ -367,6 +367,8 @@ def main() -> None:
         base = embedded.start(home)
         with psycopg.connect(base, autocommit=True) as conn:
             conn.execute(f"alter system set shared_buffers = '{given.shared_buffers}'".encode())
+            # the graph of the HNSW index, about 2 kB a vector: beyond it building takes many times as long
+            conn.execute(f"alter system set maintenance_work_mem = '{max(256, given.chunks // 400)}MB'".encode())
         embedded.stop(home)
         base = embedded.start(home)
         try:

@@ -1,4 +1,4 @@
-"""db upgrade, downgrade, current, start, stop, psql, url: the database as a database."""
+"""db upgrade, downgrade, current, sql, check, start, stop, psql, url: the database as a database."""
 
 from __future__ import annotations
 
@@ -84,6 +84,49 @@ def current(state: State) -> None:
             if (have or "") < need
             else "the database is newer than this ragdb: pip install -U ragdb"
         )
+
+
+@verb(app)
+def sql(
+    state: State,
+    revisions: Annotated[
+        str, typer.Argument(metavar="[REVISION | FROM:TO]", help="Up to this one, from nothing or from another.")
+    ] = "head",
+) -> None:
+    """Print the migrations as a script for psql; nothing is connected to.
+
+    For who reviews DDL and runs it with tools of their own: psql -v ON_ERROR_STOP=1 -f ragdb.sql, as the role that
+    is to own ragdb, in a database where an administrator has run CREATE EXTENSION vector.
+    """
+    from ragdb.db import schema
+
+    with _known(revisions):
+        script = schema.script(revisions)
+    if state.json:
+        json_line({"revisions": revisions, "sql": script})
+    else:
+        say(script.rstrip("\n"))
+
+
+@verb(app)
+def check(state: State) -> None:
+    """Compare the schema with what its migration made; reads only.
+
+    Names each difference and exits with 1 if there is one, so that monitoring may run it. An index that you added is
+    told and no difference.
+    """
+    from ragdb.db import catalog, schema
+
+    differences = catalog.check(state.place(state.settings(), migrate=False).url)
+    harmful = [difference for difference in differences if not difference.harmless]
+    if state.json:
+        json_line({"revision": schema.head(), "differences": [d.to_dict() for d in differences], "ok": not harmful})
+    else:
+        for difference in differences:
+            (note if difference.harmless else say)(str(difference))
+        say(f"{len(harmful) or 'no'} difference{'' if len(harmful) == 1 else 's'} from revision {schema.head()}")
+    if harmful:
+        raise typer.Exit(1)
 
 
 @contextmanager

@@ -94,10 +94,11 @@ def models(target: Any) -> list[Model]:
     """Every vector set with the state of its index; `target` is a Database, a URL or an Engine."""
     with schema.connection(_url(target)) as conn:
         schema.require(conn)
-        return _models(conn)
+        return read(conn)
 
 
-def _models(conn: psycopg.Connection[Any]) -> list[Model]:
+def read(conn: psycopg.Connection[Any]) -> list[Model]:
+    """As `models`, over a connection that is there."""
     with conn.cursor(row_factory=dict_row) as cursor:
         return [Model(**{**row, "collections": tuple(row["collections"])}) for row in cursor.execute(_MODELS)]
 
@@ -189,7 +190,7 @@ def build(
         return Built(model, "none", repaired=False, seconds=0.0)
     with schema.connection(_url(target)) as conn:
         conn.autocommit = True
-        model = next(found for found in _models(conn) if found.model_id == model.model_id)
+        model = next(found for found in read(conn) if found.model_id == model.model_id)
         if model.state == "building":
             raise DatabaseError(
                 f"another session is building {model.index} now; pg_stat_progress_create_index shows how far it is"
@@ -202,14 +203,18 @@ def build(
         if model.vectors and (hint := _memory_hint(conn, model, m)):
             said(hint)
         _run(_url(target), conn, model, ddl(conn, model, m=m, ef_construction=ef_construction), progress)
-        done = next(found for found in _models(conn) if found.model_id == model.model_id)
+        done = next(found for found in read(conn) if found.model_id == model.model_id)
     return Built(done, "built", repaired=model.state == "invalid", seconds=time.monotonic() - began)
 
 
-def _must_fit(model: Model) -> None:
-    """A valid index of this name that the search cannot use would be believed in: somebody made it by hand."""
+def fits(model: Model) -> bool:
+    """Whether the index is one that searches use: somebody may have made another of that name by hand."""
     expression = rf"\(\(v\)::(.+\.)?halfvec\({model.dims}\)\) (.+\.)?halfvec_cosine_ops"
-    if not re.search(rf"USING hnsw \({expression}\).* WHERE \(model_id = {model.model_id}\)$", model.definition or ""):
+    return bool(re.search(rf"USING hnsw \({expression}\).* WHERE \(model_id = {model.model_id}\)$", model.definition or ""))
+
+
+def _must_fit(model: Model) -> None:
+    if not fits(model):
         raise DatabaseError(
             f"ragdb.{model.index} is not the index that searches use: {model.definition}; "
             f"drop it (drop index concurrently ragdb.{model.index}) and run this again"

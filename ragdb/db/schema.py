@@ -148,6 +148,19 @@ def upgrade(target: Any, revision: str = "head") -> None:
     _migrate(target, "upgrade", revision)
 
 
+def script(revision: str = "head") -> str:
+    """The migrations up to a revision (or `from:to`) as a script for psql, in one transaction each; needs no database."""
+    import io
+
+    from alembic import command
+
+    written = io.StringIO()
+    made = config()
+    made.output_buffer = written
+    command.upgrade(made, revision, sql=True)
+    return written.getvalue()
+
+
 def upgrade_if_behind(target: Any) -> bool:
     """Upgrades a database of ragdb's own where its schema is missing or behind; returns whether it did. One process at a time."""
     with connection(target) as conn:

@@ -187,16 +187,8 @@ def test_nobody_but_the_owner_may_execute_a_function_and_all_have_a_fixed_search
 
 
 def test_the_offline_script_gives_the_same_database(
-    ragdb_empty_database: MakeDatabase, ragdb_server: str, capsys: pytest.CaptureFixture[str]
+    ragdb_empty_database: MakeDatabase,
 ) -> None:
-    import io
-
-    from alembic import command
-
-    script = io.StringIO()
-    config = schema.config()
-    config.output_buffer = script
-    command.upgrade(config, "head", sql=True)
     urls = []
     for offline in (False, True):
         url = ragdb_empty_database()
@@ -206,7 +198,7 @@ def test_the_offline_script_gives_the_same_database(
             psql = embedded.bin_path(18) / "psql"
             subprocess.run(
                 [psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", url],
-                input=script.getvalue(),
+                input=schema.script(),
                 text=True,
                 check=True,
                 capture_output=True,
