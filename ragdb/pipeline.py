@@ -136,7 +136,8 @@ class _Run:
         self.pipeline = pipeline
         self.question = clean_text(question)[0].strip()
         self.where = _filter(where)
-        self.depth = _depth(pipeline.candidates, offset + k)
+        self.wanted = offset + k
+        self.depth = _depth(pipeline.candidates, self.wanted)
         self.keep = max(offset + k, pipeline.rerank_candidates if context.reranker else 0)
         self.db = context.caller(session)
         # The caller's session is one connection: its legs run one after the other.
@@ -158,20 +159,15 @@ class _Run:
         if self.context.analyzer is not None:
             self.query = dataclasses.replace(self.query, lexemes=tuple(self.context.analyzer(self.question)))
         self.query = self._embedded()
-        rankings = self._retrieved()
-        pipeline, context = self.pipeline, self.context
-        fused = self.recorder.stage(
-            "fuse",
-            lambda: fuse(
-                self.db,
-                rankings,
-                self.query,
-                collection=context.collection,
-                rrf_k=pipeline.rrf_k,
-                weights=pipeline.weights,
-                keep=self.keep,
-            ),
-        )
+        context = self.context
+        while True:
+            rankings = self._retrieved()
+            fused = self._fused(rankings)
+            # Copies of one text count once: where they fill a list and leave too little, longer ones (as ragdb.search does).
+            full = any(len(ranking.chunk_ids) >= self.depth for ranking in rankings)
+            if self.depth == 1000 or not full or len(fused.hits) >= min(self.wanted, 1000):
+                break
+            self.depth = min(self.depth * 2, 1000)
         if context.reranker is None or not fused.hits:
             return fused
         return self.recorder.stage("rerank", lambda: self._reranked(fused))
@@ -213,6 +209,20 @@ class _Run:
                 "retrieve", "semantic", Outcome(None, note=f"left out: {self.recorder.usage['embedder_failed']}"), 0.0
             )
         return [outcome.value for outcome, _ in results]
+
+    def _fused(self, rankings: Sequence[Ranking]) -> Ranking:
+        return self.recorder.stage(
+            "fuse",
+            lambda: fuse(
+                self.db,
+                rankings,
+                self.query,
+                collection=self.context.collection,
+                rrf_k=self.pipeline.rrf_k,
+                weights=self.pipeline.weights,
+                keep=self.keep,
+            ),
+        )
 
     def _leg(self, leg: str) -> tuple[Outcome[Ranking], float]:
         began = time.perf_counter()

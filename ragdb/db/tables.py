@@ -92,7 +92,7 @@ class Collection(Base):
     __table_args__ = (
         UniqueConstraint("name"),
         CheckConstraint("name = btrim(name) and length(name) between 1 and 200", name="name"),
-        CheckConstraint("k1 >= 0 and b between 0 and 1 and pivot_length > 0", name="bm25"),
+        CheckConstraint("k1 between 0 and 1000 and b between 0 and 1 and pivot_length between 1 and 1e9", name="bm25"),
         CheckConstraint("exact_limit >= 0 and candidate_budget > 0", name="limits"),
         CheckConstraint("analyzer in ('builtin', 'external')", name="analyzer"),
         {

@@ -6,7 +6,7 @@ set timezone = 'UTC'
 as $function$
 begin
   -- no other spelling: how 10/11/2012 is read depends on the session
-  if value !~ '^\s*\d{4}-\d{2}-\d{2}([ T]|\s*$)' then
+  if value !~ '^\s*\d{4}-\d{2}-\d{2}(\s*$|[ T]\s*\d[\d:.]*\s*(Z|UTC|[+-]\d{2}(:?\d{2})?)?\s*$)' then
     raise invalid_datetime_format;
   end if;
   return value::timestamptz;

@@ -49,3 +49,19 @@ begin
 end
 $function$;
 comment on function ragdb.ranked_arrays(text) is 'The statement of a leg, its rows as two arrays (chunk ids, scores), best first; null for none.';
+
+-- The numbers of a leg's call, checked once for both legs.
+create or replace function ragdb.check_limits(candidates integer, exact_limit integer) returns void
+language plpgsql immutable
+set search_path from current
+as $function$
+begin
+  if candidates is null or candidates < 1 or candidates > 1000 then
+    raise exception 'candidates is %; it is from 1 to 1000', coalesce(candidates::text, 'null') using errcode = 'RD004';
+  end if;
+  if exact_limit < 0 then
+    raise exception 'exact_limit is %; it is at least 0', exact_limit using errcode = 'RD004';
+  end if;
+end
+$function$;
+comment on function ragdb.check_limits(integer, integer) is 'Errors where candidates or exact_limit of a leg''s call are out of range.';

@@ -1,13 +1,14 @@
 -- How the lexical leg will answer a question: the path, the statement's parameters, and a line for the trace.
--- Candidates of the gin path hold one of at most 32 words: known ones, rarest first, while the sum of their document
--- frequencies stays in a third of the collection's budget or below twice the rows wanted; then unknown ones, so that stale
--- statistics hide nothing. The rest is for pairs of the next twelve words, rarest pairs first: a chunk with
+-- Candidates of the gin path hold one of at most 24 known words, rarest first, while the sum of their document
+-- frequencies stays in a third of the collection's budget or below twice the rows wanted, or any unknown one, so that
+-- stale statistics hide nothing. The rest is for pairs of the next twelve words, rarest pairs first: a chunk with
 -- several middling words and no rare one is often among the best (docs/decisions/0007-candidates-by-pairs.md).
 create or replace function ragdb.lexical_plan(
   c ragdb.collection, question text, matching bigint, wanted integer, options jsonb default '{}',
   out path text, out query sparsevec, out candidates tsquery, out complete boolean, out note text)
 language plpgsql stable
 set search_path from current
+set extra_float_digits = 1
 as $function$
 declare
   w record;
@@ -30,8 +31,8 @@ begin
     lone := lone + (w.source = 'question' and w.lone)::integer;
     by_prefix := by_prefix || (quoted || case when w.lone then ':*' else '' end);
     items := items || (ragdb.lexeme_index(w.word) || ':' || w.idf * w.weight);
-    if cardinality(picked) < (case when w.ndoc > 0 then 24 else 32 end)
-       and (w.ndoc = 0 or running + w.ndoc <= c.candidate_budget / 3 or running < 2 * wanted) then
+    if w.ndoc = 0 or cardinality(picked) < 24
+       and (running + w.ndoc <= c.candidate_budget / 3 or running < 2 * wanted) then
       picked := picked || quoted;
       running := running + w.ndoc;
     else
@@ -53,7 +54,8 @@ begin
     candidates := array_to_string(by_prefix, ' | ')::tsquery;
     note := 'one-character words, by prefix';
   else
-    select ('{' || string_agg(i || ':' || s, ',' order by i) || '}/536870912')::sparsevec into query
+    -- 1e-30: what is less, single precision may not hold
+    select ('{' || string_agg(i || ':' || greatest(s, 1e-30), ',' order by i) || '}/536870912')::sparsevec into query
       from (select split_part(x, ':', 1)::integer as i, sum(split_part(x, ':', 2)::double precision) as s from unnest(items) x group by 1) y;
     path := case when matching <= c.exact_limit then 'exact' else 'gin' end;
     note := pg_catalog.format('%s word%s', own, case when own = 1 then '' else 's' end);

@@ -5,6 +5,7 @@
 --   exact:  every matching chunk is scored.
 --   gin:    chunks that hold one of the rarest words are scored, with all words; from the best down each looks up its
 --           document, until enough match: most are never looked up.
+--           `is true` keeps a list or a live filter a set that is read once: a join would read it for every candidate.
 --   prefix: one-character words only; a word inside a run is found by the lexemes that begin with it.
 -- plpgsql: a search calls it each time, and this language keeps what it has parsed.
 create or replace function ragdb.lexical_statement(path text, condition text) returns text
@@ -34,7 +35,7 @@ begin
               offset 0) c
        where (select true
                 from ragdb.document d
-               where d.document_id = c.document_id and c.born_revision <= d.ready_revision and d.collection_id = $1 and %s)
+               where d.document_id = c.document_id and c.born_revision <= d.ready_revision and d.collection_id = $1 and (%s) is true)
        order by c.score desc, c.chunk_id
        limit $4$sql$, condition)
     when 'prefix' then pg_catalog.format($sql$

@@ -5,6 +5,8 @@ create or replace function ragdb.lexical_weights(lexemes tsvector, k1 double pre
 returns sparsevec
 language sql immutable parallel safe strict
 set search_path from current
+-- numbers pass through text
+set extra_float_digits = 1
 as $function$
   with term as materialized (
     select ragdb.lexeme_index(u.lexeme) as i, coalesce(cardinality(u.positions), 1)::double precision as tf

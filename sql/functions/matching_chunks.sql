@@ -35,7 +35,7 @@ declare
   pages bigint := greatest(1, pg_relation_size('ragdb.document') / current_setting('block_size')::bigint);
   share double precision;
 begin
-  execute pg_catalog.format('select sum(d.n_chunks) filter (where %s)::double precision / nullif(sum(d.n_chunks), 0)
+  execute pg_catalog.format('select coalesce(sum(d.n_chunks) filter (where %s), 0)::double precision / nullif(sum(d.n_chunks), 0)
                     from ragdb.document d tablesample system ($3) repeatable (0)
                    where d.collection_id = $1', condition)
      into share using collection_id, vals, least(100, 6400.0 / pages);

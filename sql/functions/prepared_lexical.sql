@@ -18,6 +18,7 @@ declare
 begin
   filter := ragdb.where_clause("where");
   c.exact_limit := coalesce((options ->> 'exact_limit')::integer, c.exact_limit);
+  perform ragdb.check_limits(candidates, c.exact_limit);
   select m.chunks, m.documents into matching, documents
     from ragdb.matching_chunks(c.collection_id, filter.condition, filter.vals, greatest(c.exact_limit, candidates)) m;
   if matching > c.exact_limit then

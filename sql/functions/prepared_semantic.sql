@@ -16,6 +16,7 @@ declare
   exact_limit integer := coalesce((options ->> 'exact_limit')::integer, c.exact_limit);
   at_most integer;
 begin
+  perform ragdb.check_limits(candidates, exact_limit);
   filter := ragdb.where_clause("where");
   note := '';
   settings := '{}';

@@ -1,7 +1,7 @@
 -- Computes the BM25 weights of a collection's chunks again, for another pivot_length, k1 or b: the average length of
 -- its chunks as last counted, unless `pivot` says otherwise. Rewrites every row of ragdb.chunk in the collection and its
 -- index entries, so it is an explicit verb. Large collections go in steps: call it with `after` = what it returned,
--- until that is null.
+-- until that is null. Writers of the collection's chunks wait until its transaction ends.
 --   select ragdb.reweigh('help');
 create or replace function ragdb.reweigh(collection text, pivot double precision default null, after bigint default 0, how_many integer default null)
 returns bigint
@@ -12,6 +12,8 @@ declare
   c ragdb.collection := ragdb.readable_collection(collection);
   last_id bigint;
 begin
+  -- writers of chunks hold it shared: see ragdb.chunk_trigger()
+  perform pg_advisory_xact_lock(hashtextextended('ragdb.reweigh', c.collection_id));
   if after = 0 then
     update ragdb.collection x
        set pivot_length = greatest(1, coalesce(pivot, (select s.average_length from ragdb.lexical_stats s where s.collection_id = x.collection_id), x.pivot_length))

@@ -32,17 +32,18 @@ begin
     union all
     select e.key, i.value from jsonb_each(lists) e, jsonb_array_elements(case jsonb_typeof(e.value) when 'array' then e.value else '[]' end) i
      where jsonb_typeof(i.value) <> 'number'
+        or (i.value)::numeric <> trunc((i.value)::numeric) or abs((i.value)::numeric) > 9223372036854775807
     union all
-    select e.key, e.value from jsonb_each(weights) e where jsonb_typeof(e.value) <> 'number' or (e.value)::numeric < 0
+    select e.key, e.value from jsonb_each(weights) e where jsonb_typeof(e.value) <> 'number' or (e.value)::numeric < 0 or (e.value)::numeric > 1000000
     limit 1
   loop
     raise exception 'rrf_fuse: "%" has %', bad.key, left(bad.value::text, 80)
-      using errcode = 'RD004', hint = 'A list is an array of chunk ids, a weight a number of at least 0.';
+      using errcode = 'RD004', hint = 'A list is an array of chunk ids, a weight a number from 0 to 1000000.';
   end loop;
 
   return query
   with term as (
-    select distinct on (l.key, i.value) l.key as list, i.value::bigint as id, i.rank,
+    select distinct on (l.key, i.value) l.key as list, i.value::numeric::bigint as id, i.rank,
            coalesce((weights ->> l.key)::double precision, 1) / (k + i.rank) as s
       from jsonb_each(lists) l, jsonb_array_elements_text(l.value) with ordinality i(value, rank)
      order by l.key, i.value, i.rank)

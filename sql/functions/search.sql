@@ -1,3 +1,27 @@
+-- How long the list of each leg is: options.candidates (50), doubled until the page asked for is inside, at most 1000, so
+-- that neighbouring pages see the same lists (as the Python path does).
+create or replace function ragdb.list_length(k integer, options jsonb) returns integer
+language plpgsql immutable
+set search_path from current
+as $function$
+declare
+  candidates integer := coalesce((options ->> 'candidates')::integer, 50);
+  skip integer := coalesce((options ->> 'offset')::integer, 0);
+begin
+  if k is null or k < 1 or k > 1000 or skip < 0 or skip > 100000 then
+    raise exception 'k is %, offset is %; k is from 1 to 1000, offset from 0 to 100000', k, skip using errcode = 'RD004';
+  end if;
+  if candidates < 1 or candidates > 1000 then
+    raise exception 'candidates is %; it is from 1 to 1000', candidates using errcode = 'RD004';
+  end if;
+  while candidates < least(k + skip, 1000) loop
+    candidates := candidates * 2;
+  end loop;
+  return least(candidates, 1000);
+end
+$function$;
+comment on function ragdb.list_length(integer, jsonb) is 'How long the list of each leg is for k and the options candidates and offset of a search; errors for what is out of range.';
+
 -- The one call for psql: both legs, fused, with the text.
 --   select * from ragdb.search('在宅勤務手当', collection => 'help', k => 5);
 -- Without query_vector the vector of this question from ragdb.query_vector serves; where there is none, the
@@ -35,16 +59,7 @@ begin
   if question is null or btrim(question, E' \t\r\n\u3000') = '' then
     raise exception 'the question is empty' using errcode = 'RD005', hint = 'Give at least one word to search for.';
   end if;
-  if k is null or k < 1 or k > 1000 or skip < 0 then
-    raise exception 'k is %, offset is %; k is from 1 to 1000, offset at least 0', k, skip using errcode = 'RD004';
-  end if;
-
-  -- as long as the page asked for, in doublings: neighbouring pages then see the same lists (as the Python path does)
-  candidates := coalesce((options ->> 'candidates')::integer, 50);
-  while candidates < least(k + skip, 1000) loop
-    candidates := candidates * 2;
-  end loop;
-  candidates := least(candidates, 1000);
+  candidates := ragdb.list_length(k, options);
 
   if legs ? 'semantic' and query_vector is null then
     query_vector := ragdb.known_query_vector(question, coalesce((options ->> 'model_id')::bigint, c.active_model_id));
@@ -53,12 +68,20 @@ begin
     end if;
   end if;
 
-  if legs ? 'lexical' then
-    lists := lists || pg_catalog.jsonb_build_object('lexical', (select to_jsonb(l.chunk_ids) from ragdb.lexical_leg(question, collection, candidates, "where", options) l));
-  end if;
-  if legs ? 'semantic' and query_vector is not null then
-    lists := lists || pg_catalog.jsonb_build_object('semantic', (select to_jsonb(s.chunk_ids) from ragdb.semantic_leg(query_vector, collection, candidates, "where", options) s));
-  end if;
+  loop
+    if legs ? 'lexical' then
+      lists := lists || pg_catalog.jsonb_build_object('lexical', (select to_jsonb(l.chunk_ids) from ragdb.lexical_leg(question, collection, candidates, "where", options) l));
+    end if;
+    if legs ? 'semantic' and query_vector is not null then
+      lists := lists || pg_catalog.jsonb_build_object('semantic', (select to_jsonb(s.chunk_ids) from ragdb.semantic_leg(query_vector, collection, candidates, "where", options) s));
+    end if;
+    -- copies of one text count once: where they fill a list and leave too little, longer ones (as the Python path does)
+    exit when candidates = 1000
+           or not exists (select from jsonb_each(lists) l where jsonb_array_length(l.value) >= candidates)
+           or (select count(distinct ch.text_hash) >= least(k + skip, 1000)
+                 from jsonb_each(lists) l, jsonb_array_elements_text(l.value) i join ragdb.chunk ch on ch.chunk_id = i::bigint);
+    candidates := least(candidates * 2, 1000);
+  end loop;
 
   return query
   select f.rank, f.score, f.label, f.content, f.uri, f.title, f.heading_path, f.status,

@@ -15,7 +15,7 @@ set jit = off
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);
-  candidates integer := greatest(coalesce((options ->> 'candidates')::integer, 50), k + coalesce((options ->> 'offset')::integer, 0));
+  candidates integer := ragdb.list_length(k, options);
   legs jsonb := coalesce(options -> 'legs', '["lexical", "semantic"]');
   explain text := case when (options ->> 'analyze')::boolean then 'explain (analyze, buffers, settings) ' else 'explain (settings) ' end;
   p record;

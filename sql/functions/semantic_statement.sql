@@ -4,7 +4,8 @@
 -- saves the planner from reading the whole table for a filter that it takes for a wide one.
 --   exact: every matching chunk is compared; the raw vector cannot match the halfvec index.
 --   hnsw:  the index gives the nearest in about the right order, the exact distances sort them. Each vector looks up
---          its own document: of a join the planner, misled about how many match, may compare every pair.
+--          its own document: of a join the planner, misled about how many match, may compare every pair. `is true` keeps
+--          a list or a live filter a set that is read once, not once a candidate.
 -- plpgsql: a search calls it each time, and this language keeps what it has parsed.
 create or replace function ragdb.semantic_statement(path text, condition text, model_id bigint, dims integer) returns text
 language plpgsql immutable
@@ -30,7 +31,7 @@ begin
                  and (select true
                         from ragdb.chunk c
                         join ragdb.document d on d.document_id = c.document_id and c.born_revision <= d.ready_revision
-                       where c.chunk_id = e.chunk_id and d.collection_id = $1 and %1$s)
+                       where c.chunk_id = e.chunk_id and d.collection_id = $1 and (%1$s) is true)
                order by e.v::halfvec(%3$s) <=> $3::halfvec(%3$s)
                limit $4) n
        order by n.score desc, n.chunk_id$sql$, condition, model_id, dims)

@@ -9,7 +9,7 @@
 --   status                                active unless given; a word, a list, or "any"
 --
 -- Own columns: status uri document_id title language owner version updated_at review_after.
-create or replace function ragdb.where_clause("where" jsonb, top boolean default true, inout vals jsonb default '[]', out condition text)
+create or replace function ragdb.where_clause("where" jsonb, depth integer default 0, inout vals jsonb default '[]', out condition text)
 language plpgsql stable
 set search_path from current
 as $function$
@@ -28,6 +28,11 @@ begin
       using errcode = 'RD001', hint = 'Write it like {"tenant": 7, "status": "any"}.';
   end if;
 
+  if depth > 20 then
+    raise exception 'where is nested deeper than 20 levels'
+      using errcode = 'RD001', hint = 'Alternatives of alternatives are alternatives: one "any" will do.';
+  end if;
+
   for key, value in select e.key, e.value from jsonb_each("where") e loop
     if jsonb_array_length(vals) > 500 then
       raise exception 'where has more than 500 conditions'
@@ -38,9 +43,13 @@ begin
         raise exception 'where: "any" takes a list of alternatives, not %', jsonb_typeof(value)
           using errcode = 'RD001', hint = 'Write it like {"any": [{"tenant": 7}, {"public": true}]}.';
       end if;
+      if jsonb_array_length(value) > 500 then
+        raise exception 'where: "any" has % alternatives, more than 500', jsonb_array_length(value)
+          using errcode = 'RD001', hint = 'Put values of one key into a list: {"uri": ["a", "b"]}.';
+      end if;
       alternatives := '{}';
       for alternative in select a.value from jsonb_array_elements(value) a loop
-        sub := ragdb.where_clause(alternative, false, vals);
+        sub := ragdb.where_clause(alternative, depth + 1, vals);
         vals := sub.vals;
         alternatives := alternatives || sub.condition;
       end loop;
@@ -74,11 +83,11 @@ begin
     end if;
   end loop;
 
-  if top and not "where" ? 'status' then
+  if depth = 0 and not "where" ? 'status' then
     parts := array_prepend('d.status = ''active''', parts);
   end if;
   condition := case when parts = '{}' then 'true' else '(' || array_to_string(parts, ' and ') || ')' end;
 end
 $function$;
-comment on function ragdb.where_clause(jsonb, boolean, jsonb) is
+comment on function ragdb.where_clause(jsonb, integer, jsonb) is
   'where to a SQL condition over document d that takes its values from $2; raises on an unknown operator or a wrong shape.';

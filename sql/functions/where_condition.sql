@@ -53,6 +53,11 @@ begin
       end if;
     end loop;
   end if;
+  if kind = 'number' and op in ('eq', 'in', 'not_in') then
+    -- 7.0 is the whole number 7, but no bigint
+    operand := case when op = 'eq' then case when operand = 'null' then operand else to_jsonb(trunc(operand::numeric)) end
+                    else (select coalesce(jsonb_agg(trunc(e::numeric)), '[]') from jsonb_array_elements(operand) e) end;
+  end if;
   if kind = 'time' and jsonb_typeof(operand) = 'string' then
     operand := to_jsonb(to_char(ragdb.as_timestamp(operand #>> '{}') at time zone 'UTC', utc));
   elsif kind = 'time' and jsonb_typeof(operand) = 'array' then
@@ -61,7 +66,7 @@ begin
   end if;
 
   if kind is not null then
-    at_text := '(' || at_text || ')' || case kind when 'number' then '::bigint' when 'time' then '::timestamptz' else '' end;
+    at_text := '(' || at_text || ')' || case kind when 'number' then case when op = 'eq' then '::bigint' else '::numeric' end when 'time' then '::timestamptz' else '' end;
     condition := case op
       when 'eq' then case when operand = 'null' then col || ' is null' else pg_catalog.format('%s = %s', col, at_text) end
       when 'in' then pg_catalog.format('%s in (select e%s from jsonb_array_elements_text(%s) e)', col,
