@@ -13,6 +13,7 @@ import typer
 
 from ragdb.cli.output import counted, json_line, note, say
 from ragdb.cli.state import State, verb
+from ragdb.errors import BadDocument, ConfigError
 
 
 def import_(
@@ -41,10 +42,18 @@ def import_(
         if sys.stderr.isatty():
             print(f"\r{chunks} chunks", end="", file=sys.stderr, flush=True)
 
-    source = nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8-sig")  # noqa: SIM115
-    with source as lines, state.rag(new=True, embedder=embedder) as rag:
-        for added in bulk.load(rag.context, jsonl.documents(lines), progress=progress, batch=batch):
-            states[added.ingest_state] += 1
+    try:
+        source = nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8-sig")  # noqa: SIM115
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+    try:
+        with source as lines, state.rag(new=True, embedder=embedder) as rag:
+            for added in bulk.load(rag.context, jsonl.documents(lines), progress=progress, batch=batch):
+                states[added.ingest_state] += 1
+    except UnicodeDecodeError as error:
+        raise BadDocument(
+            f"{file} is not UTF-8 ({error.reason} at byte {error.start} of a block); convert it: iconv -f CP932 -t UTF-8"
+        ) from error
     if sys.stderr.isatty() and chunks:
         print(file=sys.stderr)
     seconds = time.monotonic() - began

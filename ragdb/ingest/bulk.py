@@ -2,7 +2,7 @@
 
 Each batch is one transaction: documents, texts, sections, chunks (lexemes and weights by the table's trigger), places
 and, where vectors are given, embeddings. Documents with vectors are ready at once, the others wait for a worker. What
-the collection has already goes the ordinary way, through `add`.
+the collection has already, or a uri that comes again, goes the ordinary way, through `add`: the later one stays.
 """
 
 from __future__ import annotations
@@ -62,31 +62,31 @@ def load(
         with context.database.connection() as caller:
             conn = caller.connection
             known = _known(conn, info["collection_id"], [m["uri"] for m in made])
-            fresh = [(d, m) for (d, _), m in zip(cleaned, made, strict=True) if m["uri"] not in known]
-            if twice := _twice([m["uri"] for _, m in fresh]):
-                raise BadDocument(f"{twice!r} comes twice in one batch; give each document a uri of its own")
-            rows = _Rows(conn, info["collection_id"], info["model_id"], info["dims"], [m for _, m in fresh])
-            for document, m in fresh:
-                rows.add(document, m)
+            fresh = {}
+            for number, m in enumerate(made):
+                if m["uri"] not in known:
+                    known.add(m["uri"])
+                    fresh[number] = m
+            rows = _Rows(conn, info["collection_id"], info["model_id"], info["dims"], list(fresh.values()))
+            for number, m in fresh.items():
+                rows.add(cleaned[number][0], m)
             with conn.transaction():
                 rows.copy()
-        results = {added.uri: added for added in rows.added}
-        for document, _ in cleaned:
-            # No connection is held here: this may embed.
-            yield results.get(document.uri) or ordinary.add(context, document)
+        results = dict(zip(fresh, rows.added, strict=True))
+        chunks = 0
+        for number, (document, _) in enumerate(cleaned):
+            # What was there before, or earlier in the load: the ordinary way. No connection is held here.
+            added = results.get(number) or ordinary.add(context, document, embed=False)
+            chunks += added.chunks
+            yield added
         if progress:
-            progress(sum(added.chunks for added in rows.added))
+            progress(chunks)
     ordinary.refresh_stats(context)
 
 
 def _known(conn: psycopg.Connection[Any], collection_id: int, uris: Sequence[str]) -> set[str]:
     rows = conn.execute("select uri from ragdb.document where collection_id = %s and uri = any(%s)", [collection_id, list(uris)])
     return {uri for (uri,) in rows}
-
-
-def _twice(uris: Sequence[str]) -> str | None:
-    seen: set[str] = set()
-    return next((uri for uri in uris if uri in seen or seen.add(uri)), None)  # type: ignore[func-returns-value]
 
 
 class _Rows:

@@ -8,16 +8,40 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from ragdb.errors import BadDocument
 from ragdb.types import Document, Span
 
-_TEXTS = ("title", "status", "language", "owner", "version", "source")
-_KNOWN = {"uri", "_id", "content", "text", "metadata", "chunks", "vectors", "vector", "updated_at", "review_after", *_TEXTS}
+
+class _Chunk(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+    start: int
+    end: int
+    context: str = ""
+    page: int | None = None
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+    uri: str = Field(validation_alias=AliasChoices("uri", "_id"))
+    content: str = Field(validation_alias=AliasChoices("content", "text"))
+    title: str | None = None
+    status: str | None = None
+    language: str | None = None
+    owner: str | None = None
+    version: str | None = None
+    source: str | None = None
+    metadata: dict[str, Any] | None = None
+    updated_at: datetime | None = Field(default=None, strict=False)
+    review_after: datetime | None = Field(default=None, strict=False)
+    chunks: list[_Chunk] | None = None
+    vectors: list[list[float]] | None = None
+    vector: list[float] | None = None
 
 
 def documents(lines: Iterable[str]) -> Iterator[Document]:
@@ -26,32 +50,31 @@ def documents(lines: Iterable[str]) -> Iterator[Document]:
         if not line.strip():
             continue
         try:
-            yield _document(json.loads(line))
-        except (ValueError, TypeError, KeyError, BadDocument) as error:
-            raise BadDocument(f"line {number}: {error}; see 'ragdb import --help' for the form of a line") from error
+            yield _document(_Line.model_validate_json(line))
+        except ValidationError as error:
+            wrong = "; ".join(_told(one) for one in error.errors(include_url=False))
+            raise BadDocument(f"line {number}: {wrong}; see 'ragdb import --help' for the form of a line") from error
+        except (ValueError, TypeError, BadDocument) as error:
+            raise BadDocument(f"line {number}: {error}") from error
 
 
-def _document(given: Any) -> Document:
-    if not isinstance(given, Mapping):
-        raise BadDocument(f"is {type(given).__name__}, not an object")
-    if unknown := sorted(given.keys() - _KNOWN):
-        raise BadDocument(f"has unknown keys {', '.join(unknown)} (free keys belong into metadata)")
-    content = given.get("content", given.get("text"))
-    vectors = given.get("vectors")
-    chunks = given.get("chunks")
-    if "vector" in given:
-        chunks, vectors = [{"start": 0, "end": len(content)}], [given["vector"]]
+def _told(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"has unknown keys {where} (free keys belong into metadata)"
+    if error["type"] == "missing":
+        return f"has no {where}"
+    return f"{where}: {error['msg']}" if where else str(error["msg"])
+
+
+def _document(line: _Line) -> Document:
+    chunks, vectors = line.chunks, line.vectors
+    if line.vector is not None:
+        whole = [_Chunk(start=0, end=len(line.content))] if line.content.strip() else []
+        chunks, vectors = whole, [line.vector] * len(whole)
+    given = line.model_dump(exclude={"chunks", "vectors", "vector"})
     return Document(
-        uri=given.get("uri", given.get("_id")),
-        content=content,
-        metadata=given.get("metadata"),
-        chunks=None if chunks is None else [Span(c["start"], c["end"], c.get("context", ""), page=c.get("page")) for c in chunks],
-        vectors=vectors,
-        updated_at=_moment(given.get("updated_at")),
-        review_after=_moment(given.get("review_after")),
-        **{name: given.get(name) for name in _TEXTS},
+        **given,
+        chunks=None if chunks is None else [Span(c.start, c.end, c.context, page=c.page) for c in chunks],
+        vectors=vectors or None if chunks == [] else vectors,
     )
-
-
-def _moment(given: str | None) -> datetime | None:
-    return datetime.fromisoformat(given) if given else None

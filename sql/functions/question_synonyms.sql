@@ -1,7 +1,8 @@
 -- Synonyms of a question: for each term of ragdb.synonym that stands in it, the terms that mean the same.
 --   insert into ragdb.synonym (terms) values ('{WFH,リモートワーク,テレワーク,在宅勤務}'), ('{OOM,out of memory}');
 -- A term stands in a question when its words do, one after the other: folded, stemmed, whole words where a script has
--- spaces (no OOM in room), any part of a run where it has none. The first 10,000 characters are looked at.
+-- spaces (no OOM in room), any part of a run where it has none. The first 10,000 characters are looked at, and
+-- 200 synonyms are added to a question.
 
 -- A text as its words in order with one space around each, stop words kept: what terms are looked up in and by.
 create or replace function ragdb.term_form(body text, config regconfig) returns text
@@ -15,7 +16,7 @@ declare
 begin
   return (
     select ' ' || string_agg(coalesce(nullif(array_to_string(tsvector_to_array(to_tsvector(config, t.word)), ' '), ''), t.word), ' ' order by t.n) || ' '
-      from regexp_split_to_table(regexp_replace(folded, unspaced, ' \& ', 'g'), '[^[:alnum:]' || substr(unspaced, 2) || '+') with ordinality as t(word, n)
+      from regexp_split_to_table(regexp_replace(folded, unspaced, ' \& ', 'g'), '(?:[[:space:]'']|' || ragdb.between_words() || ')+') with ordinality as t(word, n)
      where t.word <> '');
 end
 $function$;
@@ -87,7 +88,7 @@ begin
        and case when c.analyzer = 'external' then strpos(form, ' ' || regexp_replace(btrim(e.term), '\s+', ' ', 'g') || ' ') > 0
                 when strpos(folded, substring(lower(normalize(e.term, nfkc)) from '[a-z0-9]{1,3}|[[:alnum:]]{1,2}')) = 0 then false
                 else coalesce(strpos(form, ragdb.term_form(e.term, config)) > 0, false) end),
-  pair as materialized (
+  pair as (
     select row_number() over (order by f.synonym_id, f.n, o.n) as n, f.term, o.term as other, f.weight
       from found f join every o on o.synonym_id = f.synonym_id and o.n <> f.n)
   select p.n, p.term, p.other, p.weight, x.covers, x.words
@@ -96,7 +97,8 @@ begin
       select array(select w.word from ragdb.question_words(ragdb.term_lexemes(p.term, c), c.analyzer) w) as covers,
              array(select w.word from ragdb.question_words(ragdb.term_lexemes(p.other, c), c.analyzer) w) as words) x
    where x.words <> '{}'
-   order by p.n;
+   order by p.n
+   limit 200;
 end
 $function$;
 comment on function ragdb.question_synonyms(text, ragdb.collection, jsonb) is

@@ -47,18 +47,9 @@ declare
   lists jsonb := '{}';
 begin
   options := coalesce(options, '{}');
-  if jsonb_typeof(options) <> 'object' then
-    raise exception 'options is %, not an object', jsonb_typeof(options)
-      using errcode = 'RD004', hint = 'Write it like {"offset": 10}.';
-  end if;
+  perform ragdb.check_search(question, options);
   skip := coalesce((options ->> 'offset')::integer, 0);
   legs := coalesce(options -> 'legs', '["lexical", "semantic"]');
-  if not legs <@ '["lexical", "semantic"]' or legs = '[]' then
-    raise exception 'legs is %', legs using errcode = 'RD004', hint = 'It is a list of lexical and semantic.';
-  end if;
-  if question is null or btrim(question, E' \t\r\n\u3000') = '' then
-    raise exception 'the question is empty' using errcode = 'RD005', hint = 'Give at least one word to search for.';
-  end if;
   candidates := ragdb.list_length(k, options);
 
   if legs ? 'semantic' and query_vector is null then
@@ -93,3 +84,51 @@ end
 $function$;
 comment on function ragdb.search(text, text, integer, jsonb, double precision[], jsonb) is
   'Hybrid search: both legs fused by RRF, k chunks with their text, best first; the same ranking as from Python.';
+
+-- Refuses what is wrong in a call of ragdb.search() or ragdb.search_plan(), by its name.
+create or replace function ragdb.check_search(question text, options jsonb, allowed text[] default '{}') returns void
+language plpgsql stable
+set search_path from current
+as $function$
+declare
+  wrong text;
+  legs jsonb;
+begin
+  if jsonb_typeof(options) <> 'object' then
+    raise exception 'options is %, not an object', jsonb_typeof(options)
+      using errcode = 'RD004', hint = 'Write it like {"offset": 10}.';
+  end if;
+  allowed := allowed || '{offset,candidates,rrf_k,weights,legs,model_id,exact_limit,lexemes}'::text[];
+  select string_agg(o.key, ', ' order by o.key) into wrong from jsonb_each(options) o where o.key <> all (allowed);
+  if wrong is not null then
+    raise exception 'unknown option %', wrong
+      using errcode = 'RD004', hint = pg_catalog.format('Options are %s.', array_to_string(allowed, ', '));
+  end if;
+  select pg_catalog.format('%s is %s', o.key, left(o.value::text, 80)) into wrong
+    from jsonb_each(options) o
+   where o.key in ('offset', 'candidates', 'rrf_k', 'model_id', 'exact_limit') and o.value <> 'null'
+     and (jsonb_typeof(o.value) <> 'number' or o.value::text !~ '^-?\d{1,9}$')
+   limit 1;
+  if wrong is not null then
+    raise exception '%', wrong using errcode = 'RD004', hint = 'It is a whole number.';
+  end if;
+  legs := coalesce(options -> 'legs', '["lexical", "semantic"]');
+  if jsonb_typeof(legs) <> 'array' or not legs <@ '["lexical", "semantic"]' or legs = '[]' then
+    raise exception 'legs is %', legs using errcode = 'RD004', hint = 'It is a list of lexical and semantic.';
+  end if;
+  if jsonb_typeof(options -> 'weights') = 'object' then
+    select string_agg(w.key, ', ') into wrong from jsonb_each(options -> 'weights') w where w.key not in ('lexical', 'semantic');
+    if wrong is not null then
+      raise exception 'weights has %', wrong using errcode = 'RD004', hint = 'Weights are by leg: {"lexical": 1, "semantic": 1}.';
+    end if;
+  end if;
+  if options ? 'model_id' and not exists (select from ragdb.embedding_model m where m.model_id = (options ->> 'model_id')::bigint) then
+    raise exception 'there is no embedding model %', options -> 'model_id'
+      using errcode = 'RD004', hint = 'Look at: select model_id, name from ragdb.embedding_model';
+  end if;
+  if question is null or btrim(question, E' \t\r\n\u3000') = '' then
+    raise exception 'the question is empty' using errcode = 'RD005', hint = 'Give at least one word to search for.';
+  end if;
+end
+$function$;
+comment on function ragdb.check_search(text, jsonb, text[]) is 'Errors for a question or options that a search does not take.';

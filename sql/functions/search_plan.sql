@@ -15,12 +15,18 @@ set jit = off
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);
-  candidates integer := ragdb.list_length(k, options);
+  candidates integer;
   legs jsonb := coalesce(options -> 'legs', '["lexical", "semantic"]');
-  explain text := case when (options ->> 'analyze')::boolean then 'explain (analyze, buffers, settings) ' else 'explain (settings) ' end;
+  explain text;
   p record;
   before text[];
 begin
+  perform ragdb.check_search(question, coalesce(options, '{}'), '{analyze}');
+  if jsonb_typeof(options -> 'analyze') <> 'boolean' then
+    raise exception 'analyze is %', options -> 'analyze' using errcode = 'RD004', hint = 'It is true or false.';
+  end if;
+  candidates := ragdb.list_length(k, options);
+  explain := case when (options ->> 'analyze')::boolean then 'explain (analyze, buffers, settings) ' else 'explain (settings) ' end;
   if legs ? 'lexical' then
     leg := 'lexical';
     p := ragdb.prepared_lexical(question, collection, candidates, "where", options);

@@ -71,7 +71,11 @@ begin
         raise exception 'where: "%" has no operator', key
           using errcode = 'RD001', hint = 'Operators are in, not_in, gt, gte, lt, lte, prefix, contains, exists.';
       end if;
-      for op, operand in select case e.key when 'eq' then '=' else e.key end, e.value from jsonb_each(value) e loop
+      for op, operand in select e.key, e.value from jsonb_each(value) e loop
+        if op = 'eq' then
+          raise exception 'where: "%" has an unknown operator "eq"', key
+            using errcode = 'RD001', hint = 'Equality has none: {"tenant": 7}.';
+        end if;
         sub := ragdb.where_condition(key, op, operand, vals);
         vals := sub.vals;
         parts := parts || sub.condition;

@@ -56,7 +56,7 @@ def test_vectors_make_documents_ready_at_once(rag: RagDB, query: Query) -> None:
 def test_known_documents_go_the_ordinary_way(rag: RagDB, query: Query) -> None:
     rag.add(Document("d0", "old text"))
     result = list(bulk.load(rag.context, [Document("d0", "new text"), Document("d1", "other text")]))
-    assert [(a.uri, a.ingest_state) for a in result] == [("d0", "ready"), ("d1", "queued")]
+    assert [(a.uri, a.ingest_state) for a in result] == [("d0", "queued"), ("d1", "queued")]
     assert query("select count(*) from ragdb.document") == [(2,)]
 
 
@@ -83,10 +83,42 @@ def test_json_lines_bring_chunks_vectors_and_columns() -> None:
     assert [s.context for s in c.chunks or ()] == ["", "h"]
 
 
-@pytest.mark.parametrize("line", ["[1]", "{broken", '{"uri": "a"}', '{"uri": "a", "content": "x", "colour": "red"}'])
-def test_a_bad_line_is_named_by_its_number(line: str) -> None:
-    with pytest.raises(BadDocument, match="line 2"):
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("[1]", "line 2"),
+        ("{broken", "line 2"),
+        ('{"uri": "a"}', "line 2: has no content"),
+        ('{"uri": "a", "content": "x", "colour": "red"}', "line 2: has unknown keys colour"),
+        ('{"uri": "a", "content": "x", "vector": ["x", 1]}', r"line 2: vector.0"),
+        ('{"uri": "a", "content": "x", "title": 5}', "line 2: title"),
+        ('{"uri": "a", "content": "xy", "chunks": [{"start": 0.5, "end": 2}]}', "line 2: chunks.0.start"),
+        ('{"uri": "a", "content": "xy", "chunks": [{"start": 0}]}', "line 2: has no chunks.0.end"),
+        ('{"uri": "a", "content": "xy", "chunks": [{"start": 0, "end": 1, "page": "x"}]}', "line 2: chunks.0.page"),
+        ('{"uri": "a", "content": "xy", "chunks": [{"start": 0, "end": 1, "context": null}]}', "line 2: chunks.0.context"),
+    ],
+)
+def test_a_bad_line_is_named_by_its_number(line: str, named: str) -> None:
+    with pytest.raises(BadDocument, match=named):
         list(jsonl.documents(['{"uri": "ok", "content": "x"}', line]))
+
+
+@pytest.mark.parametrize("batch", [1, 500])
+def test_of_a_uri_that_comes_twice_the_later_stays_whatever_the_batch(rag: RagDB, query: Query, batch: int) -> None:
+    given = [Document("a", "first text"), Document("b", "other text"), Document("a", "second text")]
+    result = list(bulk.load(rag.context, given, batch=batch))
+    assert [(added.uri, added.ingest_state) for added in result] == [("a", "queued"), ("b", "queued"), ("a", "queued")]
+    drain(rag)
+    assert [hit.content for hit in rag.search("second", pipeline=LEXICAL)] == ["second text"]
+    assert rag.search("first", pipeline=LEXICAL).hits == ()
+
+
+def test_documents_without_text_come_with_no_vectors(rag: RagDB) -> None:
+    lines = [
+        '{"uri": "a", "content": "", "vector": [1, 0, 0, 0, 0, 0, 0, 0]}',
+        '{"uri": "b", "content": "", "chunks": [], "vectors": []}',
+    ]
+    assert [added.ingest_state for added in bulk.load(rag.context, jsonl.documents(lines))] == ["ready", "ready"]
 
 
 def test_reweighing_changes_the_weights_and_keeps_the_rest(rag: RagDB, query: Query) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -213,3 +214,167 @@ def test_nobody_can_slip_a_function_into_the_owners_search(ragdb_url: str, query
         conn.execute("select * from ragdb.search('okapi', 'help', 3, '{\"title\": \"x\", \"n\": 1}')")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             conn.execute("select * from ragdb.chunk")
+
+
+# --- what a review of the SQL and people at the search box found ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("対応形式はJSON、XML、CSVです。設定は「Router」画面で行う。", ["JSON", "XML", "CSV", "Router", "設定"]),
+        ("The gateway—an old model—fails. Press the “Reset” button… then wait.", ["gateway", "model", "reset", "button"]),
+        ("it’s end–to–end A→B «bonjour» OS：Windows。Mac 🚀launch", ["end", "bonjour", "windows", "mac", "launch"]),
+        ("co\u00adop zero\u200bwidth", ["coop", "zero", "width"]),
+        ("Привет, мир! مرحبا، عالم नमस्ते।", ["мир", "مرحبا", "नमस्ते"]),
+        ("C# and C++, about 16,000円", ["C#", "C++", "16000", "16,000円"]),
+    ],
+)
+def test_punctuation_of_every_script_stands_between_words(rag: RagDB, text: str, words: list[str]) -> None:
+    rag.add(Document("a", text))
+    rag.add(Document("b", "An unrelated page."))
+    for word in words:
+        assert [hit.uri for hit in rag.search(word, pipeline=LEXICAL)] == ["a"], word
+
+
+def test_a_language_named_by_a_sign_is_told_from_its_sisters(rag: RagDB) -> None:
+    for uri, text in {"c": "Written in C.", "cs": "Written in C#.", "cpp": "Written in C++."}.items():
+        rag.add(Document(uri, text))
+    assert rag.search("C#", pipeline=LEXICAL)[0].uri == "cs"
+    assert rag.search("C++", pipeline=LEXICAL)[0].uri == "cpp"
+
+
+def test_copies_of_one_text_leave_room_for_others_in_sql_and_python(rag: RagDB, query: Query) -> None:
+    for n in range(80):
+        rag.add(Document(f"d{n}", "Reset the router." if n < 60 else f"Reset the router number {n}."))
+    hits = rag.search("reset router", pipeline=LEXICAL)
+    assert len({hit.content for hit in hits}) == 10
+    in_sql = query("select chunk_id from ragdb.search('reset router', 'help', 10, options => '{\"legs\": [\"lexical\"]}')")
+    assert [(hit.chunk_id,) for hit in hits] == in_sql
+    assert len(rag.search("reset router", pipeline=LEXICAL, k=10, offset=10).hits) == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ('{"candidates": 0}', "candidates is 0"),
+        ('{"candidates": -1}', "candidates is -1"),
+        ('{"candidates": 5000}', "candidates is 5000"),
+        ('{"candidates": "x"}', "candidates is"),
+        ('{"offset": 2147483647}', "offset"),
+        ('{"offset": 1.5}', "offset is 1.5"),
+        ('{"rrf_k": "x"}', "rrf_k"),
+        ('{"exact_limit": -1}', "exact_limit is -1"),
+        ('{"legs": ["bogus"]}', "bogus"),
+        ('{"legs": []}', "legs"),
+        ('{"weights": {"lexica": 1}}', "lexica"),
+        ('{"wieghts": {"lexical": 1}}', "wieghts"),
+        ('{"model_id": 99}', "99"),
+        ("[]", "options is array"),
+    ],
+)
+@pytest.mark.parametrize("function", ["search", "search_plan"])
+def test_wrong_options_are_named(rag: RagDB, query: Query, function: str, options: str, named: str) -> None:
+    rag.add(Document("a", "okapi"))
+    with pytest.raises(psycopg.DatabaseError, match=named) as caught:
+        query(f"select * from ragdb.{function}('okapi', 'help', options => %s::jsonb)", options)
+    assert caught.value.sqlstate == "RD004"
+
+
+@pytest.mark.parametrize("candidates", ["0", "-1", "1200000000", "null"])
+def test_a_leg_takes_one_to_a_thousand_candidates(rag: RagDB, query: Query, candidates: str) -> None:
+    rag.add(Document("a", "okapi"))
+    for leg in ("retrieve_lexical('okapi'", "retrieve_semantic(array[1,0,0,0,0,0,0,0]"):
+        with pytest.raises(psycopg.DatabaseError, match="candidates is") as caught:
+            query(f"select * from ragdb.{leg}, 'help', {candidates})")
+        assert caught.value.sqlstate == "RD004"
+
+
+def test_whole_numbers_with_a_point_are_whole_numbers(rag: RagDB) -> None:
+    number = rag.add(Document("a", "okapi")).document_id
+    for where in (
+        {"document_id": float(number)},
+        {"document_id": [float(number), 10**15]},
+        {"document_id": {"gt": number - 0.5}},
+    ):
+        assert [hit.uri for hit in rag.search("okapi", where=where)] == ["a"]
+    assert rag.search("okapi", where={"document_id": {"lt": 1e30}}).hits
+    assert not rag.search("okapi", where={"document_id": {"gt": 1e30}}).hits
+
+
+def test_a_filter_that_no_sampled_page_matches_starves_nothing(rag: RagDB, query: Query) -> None:
+    """The share of a filter is guessed by a sample; one that the sample misses matched everything."""
+    query("select ragdb.create_collection('wide', 1) from ragdb.register_model('none', 8)")
+    query(
+        "insert into ragdb.document (collection_id, uri, ready_revision, n_chunks, ingest_state) select 1, 'd' || n, 1, 1, 'ready' from generate_series(1, 50) n"
+    )
+    assert query("""select ragdb.matching_share(1, 'd.metadata @> ''{"tenant": 7}''', '[]')""") == [(0.0,)]
+    assert query("select ragdb.matching_share(1, 'd.status = ''active''', '[]')") == [(1.0,)]
+
+
+def test_nested_alternatives_end_somewhere(rag: RagDB) -> None:
+    rag.add(Document("a", "okapi"))
+    where: dict[str, Any] = {"tenant": 7}
+    for _ in range(30):
+        where = {"any": [where]}
+    with pytest.raises(BadFilter, match="20 levels"):
+        rag.search("okapi", where=where)
+    with pytest.raises(BadFilter, match="500"):
+        rag.search("okapi", where={"any": [{"tenant": n} for n in range(600)]})
+
+
+def test_one_term_in_thousands_of_synonyms_costs_little(rag: RagDB, query: Query) -> None:
+    rag.add(Document("a", "A car on the road."))
+    query("insert into ragdb.synonym (terms) select array['term' || g, 'mean' || g, 'car'] from generate_series(1, 2000) g")
+    began = time.monotonic()
+    assert rag.search("car", pipeline=LEXICAL)[0].uri == "a"
+    assert time.monotonic() - began < 5
+    query("update ragdb.synonym set weight = 1e-60")
+    assert rag.search("car", pipeline=LEXICAL)[0].uri == "a"
+
+
+def test_a_chunk_written_beside_a_reweigh_has_the_new_weights(ragdb_url: str, rag: RagDB, query: Query) -> None:
+    rag.add(Document("a", "okapi and zebra"))
+    with psycopg.connect(ragdb_url) as writer:
+        writer.execute(
+            'select * from ragdb.put_document(\'help\', \'{"uri": "b", "content": "okapi", "chunking": "x", "chunks": [{"ordinal": 0, "content": "okapi", "context": "", "start": 0, "end": 5, "label": "b#top#00"}]}\')'
+        )
+        thread = threading.Thread(target=lambda: query("select ragdb.reweigh('help', 5)"))
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive()  # waits for the writer
+        writer.commit()
+        thread.join(20)
+    assert query(
+        "select bool_and(k.lexical_weights = ragdb.lexical_weights(k.lexemes, c.k1, c.b, c.pivot_length)), count(*) "
+        "from ragdb.chunk k join ragdb.document d using (document_id) join ragdb.collection c using (collection_id)"
+    ) == [(True, 2)]
+
+
+@pytest.mark.parametrize("wrong", ['{"k1": "NaN"}', '{"pivot_length": 1e-300}', '{"pivot_length": "NaN"}'])
+def test_constants_of_bm25_are_numbers_that_weights_can_be_made_of(rag: RagDB, query: Query, wrong: str) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        query("select ragdb.create_collection('wrong', ragdb.register_model('none', 8), %s::jsonb)", wrong)
+
+
+def test_a_year_before_christ_is_no_filter(rag: RagDB) -> None:
+    rag.add(Document("a", "okapi"))
+    with pytest.raises(BadFilter, match="BC"):
+        rag.search("okapi", where={"updated_at": {"gte": "0044-03-15 BC"}})
+    assert rag.search("okapi", where={"updated_at": {"exists": False}}).hits
+
+
+@pytest.mark.parametrize("lists", ['{"a": [1.5]}', '{"a": [1e30]}'])
+def test_ranks_are_of_whole_numbers(query: Query, lists: str) -> None:
+    with pytest.raises(psycopg.DatabaseError) as caught:
+        query("select * from ragdb.rrf_fuse(%s::jsonb)", lists)
+    assert caught.value.sqlstate == "RD004"
+
+
+def test_unknown_words_are_all_looked_for_however_stale_the_statistics(rag: RagDB, query: Query) -> None:
+    rag.add(Document("a", "okapi"))
+    rag.add(Document("b", "zebra unique"))
+    words = " ".join(f"aa{n}" for n in range(40))
+    query("update ragdb.collection set exact_limit = 0")
+    query("delete from ragdb.lexeme")
+    assert [hit.uri for hit in rag.search(f"okapix {words} zebra", pipeline=LEXICAL)] == ["b"]
