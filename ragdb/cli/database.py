@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ragdb.cli.output import json_line, note, say
+from ragdb.cli.output import counted, json_line, note, say
 from ragdb.cli.state import State, embedded_only, state_of, verb
 from ragdb.errors import ConfigError
 
@@ -215,3 +215,30 @@ def psql(
         address = address._replace(password=None)
     sys.stdout.flush()
     os.execve(program, ["psql", address.render_as_string(hide_password=False), *(arguments or []), *ctx.args], environment)  # noqa: S606
+
+
+def doctor(state: State) -> None:
+    """Look at the database as a DBA would; reads only.
+
+    Versions, rights, the schema, indexes, statistics, memory, settings, the queue, the plans of both legs; each finding
+    with its fix. Exits with 1 if one of them is an error. On millions of chunks it takes some seconds.
+    """
+    from ragdb.db import doctor as db_doctor
+
+    findings = db_doctor.examine(state.place(state.settings(), migrate=False).url)
+    errors = sum(finding.level == "error" for finding in findings)
+    warnings = sum(finding.level == "warning" for finding in findings)
+    if state.json:
+        json_line({"findings": [finding.to_dict() for finding in findings], "errors": errors, "warnings": warnings})
+    else:
+        for finding in findings:
+            say(f"{finding.level:8} {finding.about}: {finding.found}")
+            if finding.fix:
+                say(f"{'':8} -> {finding.fix}")
+        say(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")
+    if errors:
+        raise typer.Exit(1)
+
+
+def register(top: typer.Typer) -> None:
+    verb(top)(doctor)

@@ -3,22 +3,23 @@
 -- lacks, and a dump of such a function does not restore.
 --   gin:  the planner does not know that @@ costs by the word, and would read the whole table.
 --   hnsw: the planner's choice follows how vectors are stored, not how many match; only the index gives order here.
---         At ef_search 100 a search of well separated topics sometimes ends in the wrong one (1 in 20 to 300 of the
---         synthetic vectors), at 200 none does, for a tenth more time. Relaxed order keeps what strict order throws away; the leg sorts by exact distance afterwards.
+--         ef_search grows with the square root of the vectors: with too little, a search of well separated topics may end
+--         in the wrong one altogether (docs/decisions/0008-ef-search.md). Relaxed order keeps what strict order throws away; the leg sorts by exact distance afterwards.
 -- plpgsql, here and below: a search calls these each time, and this language keeps what it has parsed.
-create or replace function ragdb.leg_settings(path text, candidates integer) returns text[]
+create or replace function ragdb.leg_settings(path text, candidates integer, vectors double precision default 0) returns text[]
 language plpgsql immutable
 set search_path from current
 as $function$
 begin
   return case path
     when 'gin' then array['enable_seqscan', 'off']
-    when 'hnsw' then array['hnsw.ef_search', least(1000, greatest(200, candidates * 2))::text, 'hnsw.iterative_scan', 'relaxed_order',
+    when 'hnsw' then array['hnsw.ef_search', least(1000, greatest(200, candidates * 2, (0.6 * sqrt(vectors))::integer))::text, 'hnsw.iterative_scan', 'relaxed_order',
                            'enable_sort', 'off', 'enable_seqscan', 'off']
     else array[]::text[] end;
 end
 $function$;
-comment on function ragdb.leg_settings(text, integer) is 'The planner settings that a path of a leg (gin, hnsw) runs with: name, value, name, value, ...';
+comment on function ragdb.leg_settings(text, integer, double precision) is
+  'The planner settings that a path of a leg (gin, hnsw) runs with, of so many vectors: name, value, name, value, ...';
 
 -- Sets settings and returns what they were, to be put back by the same function. After an error the rollback does that.
 create or replace function ragdb.swap_settings(settings text[]) returns text[]

@@ -44,7 +44,7 @@ begin
     note := case when m.dims > 4000 then pg_catalog.format('%s dimensions are more than an HNSW index holds', m.dims)
                  else 'no HNSW index for this model' end || ': every matching chunk is compared';
   end if;
-  settings := ragdb.leg_settings(path, candidates);
+  settings := ragdb.leg_settings(path, candidates, (select greatest(0, x.reltuples) from pg_class x where x.oid = to_regclass('ragdb.embedding_hnsw_' || m.model_id)));
   exact := ragdb.ranked_arrays(ragdb.semantic_statement('exact', filter.condition, m.model_id, m.dims));
   statement := case path when 'exact' then exact
                          else ragdb.ranked_arrays(ragdb.semantic_statement(path, filter.condition, m.model_id, m.dims)) end;

@@ -1,0 +1,16 @@
+-- How long each stage of the questions took, by hour: median, 95th percentile, slowest, in milliseconds.
+--   select * from ragdb.run_latency where collection = 'help' and hour > now() - interval '1 day';
+-- The row with stage `all` is the whole question.
+create or replace view ragdb.run_latency as
+select r.collection, date_trunc('hour', r.started_at) as hour, r.verb, x.stage, x.name, count(*) as runs,
+       round(percentile_cont(0.5) within group (order by x.ms)::numeric, 1) as p50_ms,
+       round(percentile_cont(0.95) within group (order by x.ms)::numeric, 1) as p95_ms,
+       round(max(x.ms)::numeric, 1) as max_ms
+  from ragdb.run r
+ cross join lateral (
+   select 'all' as stage, '' as name, r.ms
+   union all
+   select s.stage, s.name, s.ms from ragdb.run_stage s where s.run_id = r.run_id) x
+ group by r.collection, date_trunc('hour', r.started_at), r.verb, x.stage, x.name
+ order by hour desc, r.collection, r.verb, x.stage, x.name;
+comment on view ragdb.run_latency is 'Time of each stage of the questions by hour: median, 95th percentile and slowest, in milliseconds.';
