@@ -17,7 +17,7 @@ from ragdb.db import hnsw, schema
 from ragdb.db.sqlfiles import migrations_folder, sql_folder
 
 Objects = dict[str, dict[str, str]]
-"""Definitions by kind and name; one that is long is its digest."""
+"""Definitions by kind and name; a long one, unless it is an index's, is its digest."""
 
 _LONG = 160
 
@@ -67,7 +67,8 @@ def read(conn: psycopg.Connection[Any]) -> Objects:
         rows = conn.execute((sql_folder() / "catalog.sql").read_bytes()).fetchall()
     found: Objects = {}
     for kind, name, definition in rows:
-        found.setdefault(kind, {})[name] = _short(definition or "")
+        # an index is kept whole: what it is decides whether an added one does harm
+        found.setdefault(kind, {})[name] = definition if kind == "index" else _short(definition or "")
     return found
 
 
@@ -98,7 +99,7 @@ def compare(expected: Objects, found: Objects) -> list[Difference]:
 
 def _harmless(kind: str, definition: str) -> bool:
     """An index of the DBA's own changes no result; a unique one can refuse what ragdb writes."""
-    return kind == "index" and not definition.startswith(("CREATE UNIQUE", "sha256:"))
+    return kind == "index" and not definition.startswith("CREATE UNIQUE")
 
 
 def _indexes(conn: psycopg.Connection[Any]) -> list[Difference]:
