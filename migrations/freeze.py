@@ -17,6 +17,7 @@ def main() -> None:
         try:
             schema.upgrade(url)
             with schema.connection(url) as conn:
+                conn.execute(schema.roles_script().encode())
                 text = catalog.freeze(conn)
         finally:
             embedded.stop(home)

@@ -91,6 +91,10 @@ select kind, name, definition from (
             from relation c join pg_trigger g on g.tgrelid = c.oid
             join pg_description s on s.objoid = g.oid and s.classoid = 'pg_trigger'::regclass
           union all
+          select 'policy ' || c.relname || '.' || p.polname, s.description
+            from relation c join pg_policy p on p.polrelid = c.oid
+            join pg_description s on s.objoid = p.oid and s.classoid = 'pg_policy'::regclass
+          union all
           select 'schema', obj_description(ours.id, 'pg_namespace') from ours) d
    where d.description is not null) x
  order by kind, name;

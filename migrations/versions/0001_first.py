@@ -44,7 +44,7 @@ def upgrade() -> None:
         run(statement.strip())
     # Bodies call functions that come later in the alphabet; a test calls each of them.
     run("set local check_function_bodies = off")
-    for path in (*sqlfiles.views(), *sqlfiles.functions()):
+    for path in (*sqlfiles.views(), *sqlfiles.functions(), sqlfiles.sql_folder() / "policies.sql"):
         run(path.read_text(encoding="utf-8"))
     # PostgreSQL lets everybody execute new functions; here nobody may who is not told to. Every migration ends with
     # this: default privileges of a schema cannot take back what the database gives.

@@ -1,4 +1,4 @@
-"""db upgrade, downgrade, current, sql, check, start, stop, psql, url: the database as a database."""
+"""db upgrade, downgrade, current, sql, roles, check, start, stop, psql, url: the database as a database."""
 
 from __future__ import annotations
 
@@ -104,6 +104,24 @@ def sql(
         script = schema.script(revisions)
     if state.json:
         json_line({"revisions": revisions, "sql": script})
+    else:
+        say(script.rstrip("\n"))
+
+
+@verb(app)
+def roles(
+    state: State,
+    prefix: Annotated[str, typer.Option(help="Roles are named PREFIX_writer, PREFIX_reader, PREFIX_auditor.")] = "ragdb",
+) -> None:
+    """Print the roles and their rights as a script for psql; nothing is connected to.
+
+    Run it as the owner of ragdb's schema, the first time as a role that may create roles, and again after each upgrade.
+    """
+    from ragdb.db import schema
+
+    script = schema.roles_script(prefix)
+    if state.json:
+        json_line({"prefix": prefix, "sql": script})
     else:
         say(script.rstrip("\n"))
 

@@ -81,7 +81,7 @@ def recorded(revision: str) -> Objects:
 def compare(expected: Objects, found: Objects) -> list[Difference]:
     """Differences by kind and name. What belongs to something that is missing or added as a whole is not told again."""
     differences = []
-    for kind in sorted(expected.keys() | found.keys()):
+    for kind in sorted((expected.keys() | found.keys()) - {"grant"}):
         should, is_ = expected.get(kind, {}), found.get(kind, {})
         for name in sorted(should.keys() | is_.keys()):
             if name not in is_:
@@ -94,7 +94,32 @@ def compare(expected: Objects, found: Objects) -> list[Difference]:
         (d.name, d.change) for d in differences if d.kind in ("table", "view", "materialized view") and d.change != "changed"
     }
     parts = ("column", "constraint", "trigger", "policy", "rule")
-    return [d for d in differences if d.kind not in parts or (d.name.split(".")[0], d.change) not in whole]
+    differences = [d for d in differences if d.kind not in parts or (d.name.split(".")[0], d.change) not in whole]
+    return [*differences, *_grants(_by_role(expected.get("grant", {})), _by_role(found.get("grant", {})))]
+
+
+def _by_role(grants: dict[str, str]) -> dict[str, dict[str, str]]:
+    roles: dict[str, dict[str, str]] = {}
+    for name, privileges in grants.items():
+        on, _, role = name.rpartition(" to ")
+        roles.setdefault(role, {})[on] = privileges
+    return roles
+
+
+def _grants(profiles: dict[str, dict[str, str]], found: dict[str, dict[str, str]]) -> list[Difference]:
+    """A role should have the rights of a role of `sql/roles.sql`, whatever its name, or none: those it is nearest to."""
+    differences = []
+    for role, has in sorted(found.items()):
+        none: dict[str, str] = {}
+        should = min([none, *profiles.values()], key=lambda profile: len(profile.items() ^ has.items()))
+        for on in sorted(should.keys() | has.keys()):
+            if should.get(on) == has.get(on):
+                continue
+            change: Literal["missing", "changed", "added"] = (
+                "added" if on not in should else "missing" if on not in has else "changed"
+            )
+            differences.append(Difference("grant", f"{on} to {role}", change, should.get(on), has.get(on)))
+    return differences
 
 
 def _harmless(kind: str, definition: str) -> bool:
@@ -128,5 +153,5 @@ def _short(definition: str) -> str:
 
 
 def freeze(conn: psycopg.Connection[Any]) -> str:
-    """What `migrations/catalog/` holds for the database's revision, as JSON."""
+    """What `migrations/catalog/` holds for the database's revision, as JSON; with the roles of `sql/roles.sql`."""
     return json.dumps(read(conn), ensure_ascii=False, indent=1, sort_keys=True) + "\n"

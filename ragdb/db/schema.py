@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -11,8 +12,16 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from ragdb.db.connect import libpq_url, shown, sqlalchemy_url
-from ragdb.db.sqlfiles import migrations_folder
-from ragdb.errors import DatabaseError, DatabaseUnreachable, ExtensionMissing, SchemaAhead, SchemaBehind, SchemaMissing
+from ragdb.db.sqlfiles import migrations_folder, sql_folder
+from ragdb.errors import (
+    ConfigError,
+    DatabaseError,
+    DatabaseUnreachable,
+    ExtensionMissing,
+    SchemaAhead,
+    SchemaBehind,
+    SchemaMissing,
+)
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -159,6 +168,15 @@ def script(revision: str = "head") -> str:
     made.output_buffer = written
     command.upgrade(made, revision, sql=True)
     return written.getvalue()
+
+
+def roles_script(prefix: str = "ragdb") -> str:
+    """`sql/roles.sql`: the roles `<prefix>_writer`, `_reader` and `_auditor` with their rights; needs no database."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,50}", prefix):
+        raise ConfigError(
+            f"the prefix of the roles is {prefix!r}; it has lower-case letters, digits and _, and at most 51 of them"
+        )
+    return re.sub(r"\bragdb_(writer|reader|auditor)\b", rf"{prefix}_\1", (sql_folder() / "roles.sql").read_text(encoding="utf-8"))
 
 
 def upgrade_if_behind(target: Any) -> bool:

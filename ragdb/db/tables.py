@@ -92,7 +92,10 @@ class Collection(Base):
     __table_args__ = (
         UniqueConstraint("name"),
         CheckConstraint("name = btrim(name) and length(name) between 1 and 200", name="name"),
-        CheckConstraint("k1 between 0 and 1000 and b between 0 and 1 and pivot_length between 1 and 1e9", name="bm25"),
+        # not `between`, which a dump writes in another form: `ragdb db check` would call that a change
+        CheckConstraint(
+            "k1 >= 0 and k1 <= 1000 and b >= 0 and b <= 1 and pivot_length >= 1 and pivot_length <= 1000000000", name="bm25"
+        ),
         CheckConstraint("exact_limit >= 0 and candidate_budget > 0", name="limits"),
         CheckConstraint("analyzer in ('builtin', 'external')", name="analyzer"),
         {
@@ -143,6 +146,35 @@ class Collection(Base):
     created_at: Mapped[datetime] = mapped_column(
         _TimestampTZ, nullable=False, server_default=_NOW, comment="when the collection was made"
     )
+
+
+class CollectionGrant(Base):
+    __tablename__ = "collection_grant"
+    __table_args__ = (
+        CheckConstraint("jsonb_typeof(\"where\") = 'object'", name="where"),
+        CheckConstraint("grantee <> ''", name="grantee"),
+        Index("collection_grant_collection_id_idx", "collection_id"),
+        {
+            "comment": "Which role reads which collection, and which part of it. Written by ragdb.grant_collection(), which checks it. Who may write documents reads all without a row here."
+        },
+    )
+    grant_id: Mapped[int] = _id("key")
+    collection_id: Mapped[int] = mapped_column(
+        ForeignKey("ragdb.collection.collection_id", ondelete="CASCADE"), nullable=False, comment="the collection"
+    )
+    # text: a dump restores into a server without that role, and pg_upgrade refuses other reg* types than it knows
+    grantee: Mapped[str] = mapped_column(
+        Text, nullable=False, comment="a role, held also by its members; public: who may call the search functions"
+    )
+    where_filter: Mapped[dict[str, Any]] = mapped_column(
+        "where",
+        JSONB,
+        nullable=False,
+        server_default=_EMPTY_OBJECT,
+        comment="added to every search of that role; {}: the whole collection. Of several rows one is enough",
+    )
+    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when")
+    comment: Mapped[str | None] = mapped_column(Text, comment="what it is for; may be updated by hand")
 
 
 class Document(Base):
@@ -349,9 +381,13 @@ class QueryVector(Base):
     __tablename__ = "query_vector"
     __table_args__ = (
         ForeignKeyConstraint(["model_id"], ["ragdb.embedding_model.model_id"], ondelete="CASCADE"),
-        {"comment": "Vectors of questions asked before: a question asked again, from Python or psql, needs no embedder."},
+        {
+            "comment": "Vectors of questions asked before: a question that a role asks again, from Python or psql, needs no embedder."
+        },
     )
     model_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False, comment="the model")
+    # By role: nobody learns here what others asked, and nobody's vector serves another's question.
+    asked_by: Mapped[str] = mapped_column(Text, primary_key=True, comment="database role that asked")
     text_hash: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True, comment="sha256 of the question")
     v: Mapped[Any] = mapped_column(VECTOR(), nullable=False, comment="the vector")
     created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was made")
@@ -514,6 +550,9 @@ class Run(Base):
     )
     caller: Mapped[str] = mapped_column(
         Text, nullable=False, server_default=text("session_user"), comment="database role that asked"
+    )
+    limits_hash: Mapped[bytes | None] = mapped_column(
+        LargeBinary, comment="hash of what the role could read of the collection then (ragdb.limits_hash); null: all of it"
     )
     started_at: Mapped[datetime] = mapped_column(
         _TimestampTZ, nullable=False, server_default=_NOW, comment="when the question came"

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import psycopg
 from pgvector import Vector
-from pgvector.psycopg import register_vector
 from psycopg.types.json import Jsonb
 
 from ragdb.context import Context
@@ -123,11 +122,11 @@ class _Rows:
                 made["language"],
                 made["owner"],
                 made["version"],
-                document.updated_at,
-                document.review_after,
-                Jsonb(made["metadata"] or {}),
+                made["updated_at"],
+                made["review_after"],
+                made["metadata"] or {},
                 made["source"],
-                content_hash if ready else None,
+                f"\\x{content_hash.hex()}" if ready else None,
                 1 if ready else 0,
                 None if ready else 1,
                 len(chunk_ids) if ready else 0,
@@ -181,7 +180,7 @@ class _Rows:
         name = f"ragdb.{table}_{table}_id_seq"
         return (i for (i,) in self.conn.execute("select nextval(%s) from generate_series(1, %s)", [name, count]).fetchall())
 
-    def _vectors(self, document: Document) -> list[Vector]:
+    def _vectors(self, document: Document) -> list[str]:
         matrix = np.asarray(document.vectors, dtype=np.float64)
         if matrix.shape != (len(document.chunks or ()), self.dims):
             raise BadDocument(
@@ -190,24 +189,23 @@ class _Rows:
         length = np.linalg.norm(matrix, axis=1, keepdims=True)
         if not np.all(np.isfinite(length)) or not np.all(length > 0):
             raise BadDocument(f"a vector of {document.uri!r} has NaN, infinite or only zero numbers; look at what made it")
-        return [Vector(row) for row in (matrix / length).astype(np.float32)]
+        # as text: pgvector's type need not be looked up, in a schema that a writer may not know
+        return [Vector(row).to_text() for row in (matrix / length).astype(np.float32)]
 
     def copy(self) -> None:
         """Writes all tables in the order of their foreign keys."""
-        if self.rows["embedding"]:
-            _know_vectors(self.conn)
         with self.conn.cursor() as cursor:
             for table, columns in _COLUMNS.items():
                 names = ", ".join(columns.split())
+                if table == "document":
+                    # PostgreSQL refuses COPY into a table with row level security, for all but its owner.
+                    rows = [dict(zip(columns.split(), row, strict=True)) for row in self.rows[table]]
+                    cursor.execute(
+                        f"insert into ragdb.document ({names}) "  # noqa: S608 - our own names
+                        f"select {names} from jsonb_populate_recordset(null::ragdb.document, %s)",
+                        [Jsonb(rows)],
+                    )
+                    continue
                 with cursor.copy(f"copy ragdb.{table} ({names}) from stdin") as copy:
                     for row in self.rows[table]:
                         copy.write_row(row)
-
-
-def _know_vectors(conn: psycopg.Connection[Any]) -> None:
-    """Teaches the connection pgvector's type, which is looked up by name: its schema is on the path until the end."""
-    conn.execute(
-        "select set_config('search_path', quote_ident(n.nspname), true) "
-        "from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'"
-    )
-    register_vector(conn)

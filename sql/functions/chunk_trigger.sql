@@ -2,7 +2,9 @@
 -- and keeps chunks immutable.
 create or replace function ragdb.chunk_trigger() returns trigger
 language plpgsql
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   c record;

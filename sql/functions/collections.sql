@@ -4,7 +4,9 @@ create or replace function ragdb.register_model(
   evidence_floor double precision default null)
 returns bigint
 language plpgsql
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   m ragdb.embedding_model;
@@ -34,7 +36,9 @@ comment on function ragdb.register_model(text, integer, text, text, integer, dou
 create or replace function ragdb.create_collection(collection text, model_id bigint default null, settings jsonb default '{}')
 returns bigint
 language plpgsql
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   c ragdb.collection;
@@ -82,21 +86,29 @@ as $function$
   select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, c.analyzer
     from ragdb.collection c
     left join ragdb.embedding_model m on m.model_id = c.active_model_id
-   where c.name = collection and c.collection_id = any (ragdb.readable_collections())
+   where c.name = collection and ragdb.read_limits(c.collection_id) is distinct from '[]'
 $function$;
 comment on function ragdb.collection_info(text) is 'A collection with its active embedding model; no row where there is none.';
 
--- How large a collection is, and how many of its documents wait to be embedded. Reads every document row.
+-- How large a collection is for the caller, and how many of its documents wait to be embedded. Reads every document row.
 create or replace function ragdb.collection_counts(collection text)
 returns table (n_documents bigint, n_chunks bigint, n_waiting bigint)
-language sql stable
+language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
 as $function$
-  select count(*), coalesce(sum(d.n_chunks), 0)::bigint, count(*) filter (where d.ingest_state in ('queued', 'processing'))
-    from ragdb.document d
-   where d.collection_id = (select c.collection_id from ragdb.collection c
-                             where c.name = collection and c.collection_id = any (ragdb.readable_collections()))
+declare
+  id bigint := (select c.collection_id from ragdb.collection c where c.name = collection);
+  filter record;
+begin
+  filter := ragdb.document_filter(id, '{"status": "any"}');
+  return query execute pg_catalog.format($sql$
+    select count(*), coalesce(sum(d.n_chunks), 0)::bigint, count(*) filter (where d.ingest_state in ('queued', 'processing'))
+      from ragdb.document d
+     where d.collection_id = $1 and %s$sql$, filter.condition)
+    using id, filter.vals;
+end
 $function$;
-comment on function ragdb.collection_counts(text) is 'How many documents and chunks a collection has, and how many documents wait to be embedded.';
+comment on function ragdb.collection_counts(text) is
+  'How many documents and chunks of a collection the caller reads, and how many of the documents wait to be embedded.';

@@ -7,7 +7,7 @@ set search_path from current
 set standard_conforming_strings = on
 as $function$
 declare
-  c ragdb.collection := ragdb.readable_collection(collection);
+  c ragdb.collection := ragdb.known_collection(collection);
   id bigint;
   receipt jsonb;
   quotes bigint;

@@ -8,21 +8,28 @@ security definer
 set search_path from current
 set standard_conforming_strings = on
 as $function$
+declare
+  -- ids of a run come from clients, and rights change: only what may be read now is shown
+  readable bigint[];
 begin
-  if not exists (select from ragdb.run r join ragdb.collection c on c.name = r.collection
-                  where r.run_id = explain.run_id and c.collection_id = any (ragdb.readable_collections())) then
+  if not exists (select from ragdb.run r
+                  where r.run_id = explain.run_id and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)) then
     raise exception 'run % does not exist', explain.run_id
       using errcode = 'RD009', hint = 'Look at: select run_id, question from ragdb.run order by run_id desc limit 10';
   end if;
+  if not ragdb.reads_all() then
+    readable := ragdb.readable_documents(array(
+      select distinct k.document_id from ragdb.run_candidate x join ragdb.chunk k on k.chunk_id = x.chunk_id where x.run_id = explain.run_id));
+  end if;
   return query
   select s.step, s.stage, s.name, c.rank, c.score,
-         coalesce(p.label, case when c.chunk_id is not null then pg_catalog.format('chunk %s (no longer there)', c.chunk_id) end),
+         coalesce(p.label, case when c.chunk_id is not null then pg_catalog.format('chunk %s%s', c.chunk_id, case when readable is null then ' (no longer there)' end) end),
          left(regexp_replace(k.content, '\s+', ' ', 'g'), 100), c.fell, c.chunk_id, s.ms, s.note
     from ragdb.run_stage s
     left join lateral (
       select x.*, row_number() over (partition by x.fell order by x.rank, x.chunk_id) as place
         from ragdb.run_candidate x where x.run_id = s.run_id and x.step = s.step) c on c.place <= "top"
-    left join ragdb.chunk k on k.chunk_id = c.chunk_id
+    left join ragdb.chunk k on k.chunk_id = c.chunk_id and (readable is null or k.document_id = any (readable))
     left join ragdb.document d on d.document_id = k.document_id
     left join ragdb.chunk_place p on p.chunk_id = c.chunk_id and p.document_id = d.document_id and p.revision = d.ready_revision
    where s.run_id = explain.run_id

@@ -25,12 +25,19 @@ declare
   content_for integer;
   m ragdb.embedding_model;
   q vector;
+  readable bigint[];                                    -- documents; null: all of the collection
 begin
   options := coalesce(options, '{}');
   content_for := coalesce((options ->> 'content_for')::integer, 50);
   select * into m from ragdb.embedding_model e where e.model_id = coalesce((options ->> 'model_id')::bigint, c.active_model_id);
   if found and jsonb_typeof(options -> 'vector') = 'array' then
     q := ragdb.checked_vector(array(select jsonb_array_elements_text(options -> 'vector')::double precision), m.dims, m.name);
+  end if;
+
+  -- ids come from the caller: what a leg would not have shown may not come back here
+  if ragdb.read_limits(c.collection_id) is not null then
+    readable := ragdb.readable_documents(array(
+      select distinct ch.document_id from ragdb.rrf_fuse(lists) f join ragdb.chunk ch on ch.chunk_id = f.chunk_id));
   end if;
 
   return query
@@ -45,7 +52,7 @@ begin
       from fused f
       join ragdb.chunk ch on ch.chunk_id = f.chunk_id
       join ragdb.document d on d.document_id = ch.document_id and ch.born_revision <= d.ready_revision
-     where d.collection_id = c.collection_id
+     where d.collection_id = c.collection_id and (readable is null or d.document_id = any (readable))
     window same as (partition by ch.text_hash order by f.score desc, f.chunk_id)),
   ranked as (
     select v.*, row_number() over (order by v.score desc, v.chunk_id)::integer as r

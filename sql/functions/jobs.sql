@@ -5,7 +5,9 @@
 create or replace function ragdb.claim_jobs(worker text, how_many integer default 1, lease interval default '5 minutes', only_collection text default null, only_document bigint default null)
 returns table (job_id bigint, document_id bigint, collection text, uri text, revision integer, attempts integer, lease_token uuid)
 language plpgsql
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 begin
   -- a job whose worker died on its last attempt is failed here, or it would be claimed for ever
@@ -73,7 +75,9 @@ comment on function ragdb.hold_job(bigint, uuid) is 'Locks a job for a write by 
 -- Makes the lease longer while a slow model works.
 create or replace function ragdb.extend_lease(job_id bigint, lease_token uuid, lease interval default '5 minutes') returns void
 language plpgsql
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 begin
   update ragdb.job j set leased_until = clock_timestamp() + lease
@@ -90,7 +94,9 @@ comment on function ragdb.extend_lease(bigint, uuid, interval) is 'Makes the lea
 create or replace function ragdb.job_text(job_id bigint)
 returns table (title text, content text, is_cut boolean)
 language sql stable
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select r.title, r.content, r.chunking is not null
     from ragdb.job j join ragdb.document_revision r on r.document_id = j.document_id and r.revision = j.revision
@@ -103,7 +109,9 @@ comment on function ragdb.job_text(bigint) is 'The text that a job is to make re
 create or replace function ragdb.store_vectors(job_id bigint, lease_token uuid, chunk_ids bigint[], numbers double precision[], lease interval default '5 minutes')
 returns void
 language plpgsql
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   j ragdb.job := ragdb.hold_job(job_id, lease_token);
@@ -128,7 +136,9 @@ comment on function ragdb.store_vectors(bigint, uuid, bigint[], double precision
 
 create or replace function ragdb.finish_job(job_id bigint, lease_token uuid) returns boolean
 language plpgsql
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   j ragdb.job := ragdb.hold_job(job_id, lease_token);
@@ -141,7 +151,9 @@ comment on function ragdb.finish_job(bigint, uuid) is 'Makes a claimed job''s re
 -- A failed attempt: back into the queue after `delay`, or, where it is permanent or was the last one, failed with its reason.
 create or replace function ragdb.fail_job(job_id bigint, lease_token uuid, reason text, permanent boolean, delay interval default '0') returns text
 language plpgsql
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   j ragdb.job := ragdb.hold_job(job_id, lease_token);
@@ -161,7 +173,9 @@ comment on function ragdb.fail_job(bigint, uuid, text, boolean, interval) is 'Re
 -- Sections and chunks of a claimed job whose text came without them: {"sections": [...], "chunks": [...]}.
 create or replace function ragdb.cut_job(job_id bigint, lease_token uuid, chunking text, pieces jsonb) returns integer
 language plpgsql
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   j ragdb.job := ragdb.hold_job(job_id, lease_token);
@@ -175,7 +189,9 @@ comment on function ragdb.cut_job(bigint, uuid, text, jsonb) is 'Writes sections
 create or replace function ragdb.revision_chunks(document_id bigint, revision integer)
 returns table (ordinal integer, chunk_id bigint)
 language sql stable
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select p.ordinal, p.chunk_id from ragdb.chunk_place p
    where p.document_id = revision_chunks.document_id and p.revision = revision_chunks.revision
@@ -185,7 +201,9 @@ comment on function ragdb.revision_chunks(bigint, integer) is 'The chunks of a r
 
 create or replace function ragdb.document_state(document_id bigint) returns text
 language sql stable
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select coalesce((select d.ingest_state from ragdb.document d where d.document_id = document_state.document_id), 'deleted')
 $function$;

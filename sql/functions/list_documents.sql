@@ -10,7 +10,8 @@ set standard_conforming_strings = on
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);
-  filter record := ragdb.where_clause("where");
+  filter record := ragdb.document_filter(c.collection_id, "where");
+  reason text;
 begin
   return query execute pg_catalog.format($sql$
     select d.document_id, d.uri, d.title, d.status, d.ingest_state, d.n_chunks, d.language, d.owner, d.version,
@@ -20,6 +21,12 @@ begin
      order by d.uri
      limit $4$sql$, filter.condition)
     using c.collection_id, filter.vals, after_uri, how_many;
+exception when others then
+  reason := ragdb.filter_error(collection, "where", sqlstate, sqlerrm);
+  if reason is null then
+    raise;
+  end if;
+  raise exception '%', reason using errcode = 'RD007', hint = 'It is the query registered with ragdb.register_filter() that fails.';
 end
 $function$;
 comment on function ragdb.list_documents(text, jsonb, integer, text) is 'The documents of a collection, filtered by a where, in pages by uri.';
@@ -71,6 +78,6 @@ as $function$
     from ragdb.collection c
     join ragdb.document d on d.collection_id = c.collection_id and d.uri = document_title.uri
     left join ragdb.document_revision r on r.document_id = d.document_id and r.revision = d.pending_revision
-   where c.name = collection and c.collection_id = any (ragdb.readable_collections())
+   where c.name = collection and d.document_id = any (ragdb.readable_documents(array[d.document_id]))
 $function$;
 comment on function ragdb.document_title(text, text) is 'The title a document has or is about to get.';

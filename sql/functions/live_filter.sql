@@ -190,3 +190,23 @@ begin
 end
 $function$;
 comment on function ragdb.filter_condition(text, jsonb, jsonb) is 'The condition of a live filter with its values, for ragdb.where_clause().';
+
+-- What to say where a search failed because a live filter did while it read rows: its reason may carry values of the
+-- application's tables, so only those who read all documents see it. Null where it was something else.
+create or replace function ragdb.filter_error(collection text, "where" jsonb, state text, reason text) returns text
+language plpgsql stable
+set search_path from current
+as $function$
+declare
+  named text := pg_catalog.format('%s %s', "where", (
+    select ragdb.read_limits(c.collection_id) from ragdb.collection c where c.name = collection));
+begin
+  -- ours, or the server's own trouble (a deadlock, no memory): no fault of a filter
+  if left(state, 2) in ('RD', '40', '53', '54', '55', '57', '58', 'XX') or strpos(named, '"filter"') = 0 then
+    return null;
+  end if;
+  return 'where: a live filter failed' || case when ragdb.reads_all() then ': ' || reason else '; who writes documents sees why' end;
+end
+$function$;
+comment on function ragdb.filter_error(text, jsonb, text, text) is
+  'What to say where a live filter failed while it read rows, without its values for readers; null where it was something else.';

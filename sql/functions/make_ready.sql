@@ -2,7 +2,9 @@
 create or replace function ragdb.chunks_to_embed(document_id bigint, revision integer)
 returns table (chunk_id bigint, body text)
 language sql stable
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select k.chunk_id, case when k.context = '' then k.content else k.context || E'\n' || k.content end
     from ragdb.chunk_place p

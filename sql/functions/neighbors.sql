@@ -8,6 +8,8 @@ security definer
 set search_path from current
 set standard_conforming_strings = on
 as $function$
+declare
+  readable bigint[] := ragdb.readable_documents(array(select distinct k.document_id from ragdb.chunk k where k.chunk_id = any (chunk_ids)));
 begin
   return query
   select p.chunk_id, n.ordinal - p.ordinal, n.chunk_id, n.document_id, n.start_at, n.end_at, n.label, coalesce(s.path, '{}'), n.page
@@ -17,7 +19,7 @@ begin
     join ragdb.chunk_place n on n.document_id = p.document_id and n.revision = p.revision
                             and n.ordinal between p.ordinal - "window" and p.ordinal + "window"
     left join ragdb.section s on s.section_id = n.section_id
-   where d.collection_id = any (ragdb.readable_collections())
+   where d.document_id = any (readable)
    order by u.position, n.ordinal;
 end
 $function$;
@@ -26,16 +28,21 @@ comment on function ragdb.neighbors(bigint[], integer) is 'The chunks before and
 -- Spans of documents as they stand in the ready revision, in the order asked for.
 create or replace function ragdb.document_spans(document_ids bigint[], starts bigint[], ends bigint[])
 returns table (ordinal integer, content text)
-language sql stable
+language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
 as $function$
+declare
+  readable bigint[] := ragdb.readable_documents(document_ids);
+begin
+  return query
   select u.n::integer, substr(r.content, u.s::integer + 1, (u.e - u.s)::integer)
     from unnest(document_ids, starts, ends) with ordinality as u(id, s, e, n)
     join ragdb.document d on d.document_id = u.id
     join ragdb.document_revision r on r.document_id = d.document_id and r.revision = d.ready_revision
-   where d.collection_id = any (ragdb.readable_collections())
-   order by u.n
+   where d.document_id = any (readable)
+   order by u.n;
+end
 $function$;
 comment on function ragdb.document_spans(bigint[], bigint[], bigint[]) is 'Text of spans of documents, by offsets into the ready revision.';

@@ -16,7 +16,7 @@ declare
   in_collection double precision;
   estimated double precision;
 begin
-  filter := ragdb.where_clause("where");
+  filter := ragdb.document_filter(c.collection_id, "where");
   c.exact_limit := coalesce((options ->> 'exact_limit')::integer, c.exact_limit);
   perform ragdb.check_limits(candidates, c.exact_limit);
   select m.chunks, m.documents into matching, documents

@@ -17,7 +17,7 @@ declare
   at_most integer;
 begin
   perform ragdb.check_limits(candidates, exact_limit);
-  filter := ragdb.where_clause("where");
+  filter := ragdb.document_filter(c.collection_id, "where");
   note := '';
   settings := '{}';
   select * into m from ragdb.embedding_model e where e.model_id = coalesce((options ->> 'model_id')::bigint, c.active_model_id);
@@ -32,7 +32,7 @@ begin
   query := ragdb.checked_vector(query_vector, m.dims, m.name);
   -- counted as far as `candidates` too: whether an HNSW pass gave all there is has to be known
   at_most := greatest(exact_limit, candidates);
-  if "where" = '{}' and exists (select from ragdb.lexical_stats s where s.collection_id = c.collection_id and s.n_chunks > 4.0 * at_most) then
+  if "where" = '{}' and not filter.limited and exists (select from ragdb.lexical_stats s where s.collection_id = c.collection_id and s.n_chunks > 4.0 * at_most) then
     matching := at_most + 1;                            -- a large collection, no filter: no need to count
   else
     select n.chunks, n.documents into matching, documents

@@ -30,7 +30,7 @@ set search_path from current
 set standard_conforming_strings = on
 as $function$
 declare
-  c ragdb.collection := ragdb.readable_collection(collection);
+  c ragdb.collection := ragdb.known_collection(collection);
   d ragdb.document;
   given_uri text := document ->> 'uri';
   body text := ragdb.clean_text(document ->> 'content');

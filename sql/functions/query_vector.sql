@@ -1,19 +1,19 @@
--- Keeps the vector of a question, so that the same question from psql, or asked again, needs no embedder.
+-- Keeps the vector of a question, so that the same question from psql, or asked again by the same role, needs no embedder.
 create or replace function ragdb.keep_query_vector(question text, model text, numbers double precision[]) returns void
 language sql
 security definer
 set search_path from current
 set standard_conforming_strings = on
 as $function$
-  insert into ragdb.query_vector (model_id, text_hash, v)
-  select m.model_id, sha256(convert_to(question, 'UTF8')), ragdb.checked_vector(numbers, m.dims, m.name)
+  insert into ragdb.query_vector (model_id, asked_by, text_hash, v)
+  select m.model_id, ragdb.caller(), sha256(convert_to(question, 'UTF8')), ragdb.checked_vector(numbers, m.dims, m.name)
     from ragdb.embedding_model m
    where m.name = model and not current_setting('transaction_read_only')::boolean
-  on conflict (model_id, text_hash) do nothing
+  on conflict (model_id, asked_by, text_hash) do nothing
 $function$;
 comment on function ragdb.keep_query_vector(text, text, double precision[]) is 'Keeps the vector of a question for ragdb.search() from psql.';
 
--- The vector kept for a question, null where there is none.
+-- The vector kept for a question that this role asked, null where there is none.
 create or replace function ragdb.known_query_vector(question text, model_id bigint) returns double precision[]
 language sql stable
 security definer
@@ -22,6 +22,6 @@ set standard_conforming_strings = on
 as $function$
   select v.v::real[]::double precision[]
     from ragdb.query_vector v
-   where v.model_id = known_query_vector.model_id and v.text_hash = sha256(convert_to(question, 'UTF8'))
+   where v.model_id = known_query_vector.model_id and v.asked_by = ragdb.caller() and v.text_hash = sha256(convert_to(question, 'UTF8'))
 $function$;
 comment on function ragdb.known_query_vector(text, bigint) is 'The vector kept for a question, null where there is none.';

@@ -13,18 +13,19 @@ as $function$
 declare
   id bigint;
   shown bigint[] := array(select jsonb_array_elements_text(coalesce(run -> 'document_ids', '[]'))::bigint);
+  read_from ragdb.collection;
   alive bigint[];
 begin
   if current_setting('transaction_read_only')::boolean then
     return null;
   end if;
-  perform ragdb.readable_collection(run ->> 'collection');
-  alive := array(select d.document_id from ragdb.document d where d.document_id = any (shown) for key share);
+  read_from := ragdb.readable_collection(run ->> 'collection');
+  alive := array(select d.document_id from ragdb.document d where d.document_id = any (ragdb.readable_documents(shown)) for key share);
 
-  insert into ragdb.run (collection, verb, question, "where", pipeline, k, outcome, mode, answer, usage, document_ids, caller, ms)
+  insert into ragdb.run (collection, verb, question, "where", pipeline, k, outcome, mode, answer, usage, document_ids, caller, limits_hash, ms)
   values (run ->> 'collection', run ->> 'verb', run ->> 'question', coalesce(run -> 'where', '{}'), run -> 'pipeline', (run ->> 'k')::integer,
           run ->> 'outcome', run ->> 'mode', case when alive @> shown then run ->> 'answer' end, coalesce(run -> 'usage', '{}'),
-          shown, ragdb.caller(), (run ->> 'ms')::double precision)
+          shown, ragdb.caller(), ragdb.limits_hash(read_from.collection_id), (run ->> 'ms')::double precision)
   returning run_id into id;
 
   insert into ragdb.run_stage (run_id, step, parent, stage, name, query, chunk_ids, scores, dropped, note, ms)

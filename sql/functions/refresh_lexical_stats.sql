@@ -14,12 +14,12 @@ declare
   words bigint;
 begin
   if collection is not null then
-    perform ragdb.readable_collection(collection);
+    perform ragdb.known_collection(collection);
   end if;
   for c in
     select x.collection_id, x.name, coalesce(s.n_chunks, 0) as counted
       from ragdb.collection x left join ragdb.lexical_stats s using (collection_id)
-     where x.name = coalesce(collection, x.name) and x.collection_id = any (ragdb.readable_collections())
+     where x.name = coalesce(collection, x.name)
      order by x.collection_id
   loop
     select coalesce(sum(d.n_chunks), 0) into now_chunks from ragdb.document d where d.collection_id = c.collection_id;

@@ -2,7 +2,9 @@
 create or replace function ragdb.job_holders()
 returns table (worker text)
 language sql stable
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
   select distinct j.leased_by from ragdb.job j where j.state = 'processing' order by 1
 $function$;
@@ -12,7 +14,9 @@ comment on function ragdb.job_holders() is 'The workers that hold jobs now.';
 -- Their attempts stay counted. Were it alive after all, its token is stale and its work is dropped. Returns how many.
 create or replace function ragdb.release_jobs(worker text) returns integer
 language plpgsql
+security definer
 set search_path from current
+set standard_conforming_strings = on
 as $function$
 declare
   n integer;

@@ -9,7 +9,7 @@ language plpgsql
 set search_path from current
 as $function$
 declare
-  c ragdb.collection := ragdb.readable_collection(collection);
+  c ragdb.collection := ragdb.known_collection(collection);
   last_id bigint;
 begin
   -- writers of chunks hold it shared: see ragdb.chunk_trigger()

@@ -31,6 +31,12 @@ begin
     note := pg_catalog.format('HNSW gave %s of %s, so every matching chunk was compared', cardinality(chunk_ids), p.expected);
     execute p.exact into chunk_ids, scores using p.collection_id, p.vals, p.query, candidates, p.documents;
   end if;
+exception when others then
+  note := ragdb.filter_error(collection, "where", sqlstate, sqlerrm);
+  if note is null then
+    raise;
+  end if;
+  raise exception '%', note using errcode = 'RD007', hint = 'It is the query registered with ragdb.register_filter() that fails.';
 end
 $function$;
 comment on function ragdb.semantic_leg(double precision[], text, integer, jsonb, jsonb) is

@@ -1,6 +1,6 @@
 -- Every chunk at every stage of every run: with rank and score where it came out, with the reason where it fell.
 --   select * from ragdb.run_candidate where run_id = 42 and chunk_id = 812;
-create or replace view ragdb.run_candidate as
+create or replace view ragdb.run_candidate with (security_invoker = true) as
 select s.run_id, s.step, s.stage, s.name, u.chunk_id, u.rank::integer as rank, u.score, null::text as fell
   from ragdb.run_stage s, unnest(s.chunk_ids, s.scores) with ordinality as u(chunk_id, score, rank)
 union all

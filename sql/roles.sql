@@ -1,0 +1,108 @@
+-- Roles for ragdb and their rights; run it with psql, again after each upgrade: it ends in the same state.
+--   ragdb db roles | psql -v ON_ERROR_STOP=1 "$RAGDB_DATABASE_URL"        (--prefix acme: roles acme_reader, ...)
+--
+-- The owner of schema ragdb is whoever ran the migrations; it needs no superuser, and no role from here.
+--   ragdb_writer   adds and deletes documents, works the queue; reads every collection
+--   ragdb_reader   searches: the collections that ragdb.grant_collection() gives it, by functions; no text by table
+--   ragdb_auditor  sees the stored questions and answers of everybody, and no documents
+-- They have no login. Give them to those who log in:  grant ragdb_reader to support_app;
+-- Then say what is read:  select ragdb.grant_collection('help', 'support_app', "where" => '{"tenant": 7}');
+
+begin;
+
+-- 1. The roles: needs CREATEROLE, only where they are not there yet.
+do $$
+declare
+  r text;
+begin
+  foreach r in array array['ragdb_writer', 'ragdb_reader', 'ragdb_auditor'] loop
+    if not exists (select from pg_roles where rolname = r) then
+      execute format('create role %I nologin', r);
+    end if;
+  end loop;
+end $$;
+
+-- 2. Their rights: as the owner of schema ragdb. Everything is taken first, so that nothing stays of an earlier version.
+revoke all on schema ragdb from ragdb_writer, ragdb_reader, ragdb_auditor;
+revoke all on all tables in schema ragdb from ragdb_writer, ragdb_reader, ragdb_auditor;
+revoke all on all sequences in schema ragdb from ragdb_writer, ragdb_reader, ragdb_auditor;
+revoke all on all functions in schema ragdb from ragdb_writer, ragdb_reader, ragdb_auditor;
+
+grant usage on schema ragdb to ragdb_writer, ragdb_reader, ragdb_auditor;
+grant select on ragdb.alembic_version to ragdb_writer, ragdb_reader, ragdb_auditor;
+
+-- Readers. Row level security shows them their documents and their own runs.
+grant select on ragdb.document, ragdb.run, ragdb.citation to ragdb_reader, ragdb_writer;
+grant execute on function
+  ragdb.search(text, text, integer, jsonb, double precision[], jsonb),
+  ragdb.retrieve_lexical(text, text, integer, jsonb, jsonb),
+  ragdb.retrieve_semantic(double precision[], text, integer, jsonb, jsonb),
+  ragdb.lexical_leg(text, text, integer, jsonb, jsonb),
+  ragdb.semantic_leg(double precision[], text, integer, jsonb, jsonb),
+  ragdb.rrf(bigint, double precision, integer),
+  ragdb.rrf_fuse(jsonb, jsonb, integer, integer),
+  ragdb.fuse(jsonb, text, text, jsonb),
+  ragdb.neighbors(bigint[], integer),
+  ragdb.document_spans(bigint[], bigint[], bigint[]),
+  ragdb.list_collections(),
+  ragdb.collection_info(text),
+  ragdb.collection_counts(text),
+  ragdb.list_documents(text, jsonb, integer, text),
+  ragdb.get_document(text, text),
+  ragdb.document_chunks(text, text),
+  ragdb.document_title(text, text),
+  ragdb.known_query_vector(text, bigint),
+  ragdb.keep_query_vector(text, text, double precision[]),
+  ragdb.record_run(jsonb)
+  to ragdb_reader, ragdb_writer;
+
+-- What the policies and the trace ask.
+grant execute on function
+  ragdb.caller(),
+  ragdb.reads_all(),
+  ragdb.whole_collections(),
+  ragdb.limited_documents(),
+  ragdb.reads_all_runs(),
+  ragdb.reads_run(text, text, bytea, bigint[]),
+  ragdb.explain(bigint, integer)
+  to ragdb_reader, ragdb_writer, ragdb_auditor;
+
+-- Writers. The functions run as the owner; `ragdb import` copies rows, so it may insert them, and change none.
+grant insert on
+  ragdb.document, ragdb.document_revision, ragdb.section, ragdb.chunk, ragdb.chunk_place, ragdb.embedding, ragdb.job
+  to ragdb_writer;
+grant usage on sequence
+  ragdb.document_document_id_seq, ragdb.section_section_id_seq, ragdb.chunk_chunk_id_seq
+  to ragdb_writer;
+grant update (status, metadata, owner, version, language, updated_at, review_after) on ragdb.document to ragdb_writer;
+grant select, insert, update, delete on ragdb.synonym to ragdb_writer;
+grant select on ragdb.job, ragdb.collection, ragdb.embedding_model, ragdb.live_filter to ragdb_writer;
+grant execute on function
+  ragdb.put_document(text, jsonb, jsonb),
+  ragdb.submit_document(text, text, text, text, jsonb, jsonb),
+  ragdb.delete_document(text, text),
+  ragdb.documents_from(text, jsonb),
+  ragdb.create_collection(text, bigint, jsonb),
+  ragdb.register_model(text, integer, text, text, integer, double precision),
+  ragdb.claim_jobs(text, integer, interval, text, bigint),
+  ragdb.extend_lease(bigint, uuid, interval),
+  ragdb.job_text(bigint),
+  ragdb.cut_job(bigint, uuid, text, jsonb),
+  ragdb.revision_chunks(bigint, integer),
+  ragdb.chunks_to_embed(bigint, integer),
+  ragdb.store_vectors(bigint, uuid, bigint[], double precision[], interval),
+  ragdb.finish_job(bigint, uuid),
+  ragdb.fail_job(bigint, uuid, text, boolean, interval),
+  ragdb.release_jobs(text),
+  ragdb.job_holders(),
+  ragdb.document_state(bigint),
+  ragdb.refresh_lexical_stats(text, boolean),
+  ragdb.lexical_query(text, text, jsonb),
+  ragdb.search_plan(text, text, integer, jsonb, double precision[], jsonb)
+  to ragdb_writer;
+
+-- Auditors.
+grant select on ragdb.run, ragdb.run_stage, ragdb.citation, ragdb.run_candidate, ragdb.run_latency to ragdb_auditor;
+grant select on ragdb.run_stage, ragdb.run_candidate, ragdb.run_latency to ragdb_writer;
+
+commit;
