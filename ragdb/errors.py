@@ -75,6 +75,10 @@ class SchemaAhead(DatabaseError):
     """The database is at a revision that this version does not know."""
 
 
+class AccessDenied(DatabaseError):
+    """The database role may not do this."""
+
+
 class StaleLease(DatabaseError):
     """The job's lease ran out or a newer text replaced it; the work is dropped, nothing is lost."""
 

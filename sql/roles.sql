@@ -76,7 +76,9 @@ grant usage on sequence
   to ragdb_writer;
 grant update (status, metadata, owner, version, language, updated_at, review_after) on ragdb.document to ragdb_writer;
 grant select, insert, update, delete on ragdb.synonym to ragdb_writer;
-grant select on ragdb.job, ragdb.collection, ragdb.embedding_model, ragdb.live_filter to ragdb_writer;
+grant select on
+  ragdb.job, ragdb.collection, ragdb.embedding_model, ragdb.live_filter, ragdb.queue_depth, ragdb.stale_documents, ragdb.sizes
+  to ragdb_writer;
 grant execute on function
   ragdb.put_document(text, jsonb, jsonb),
   ragdb.submit_document(text, text, text, text, jsonb, jsonb),

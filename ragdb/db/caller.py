@@ -91,10 +91,19 @@ def statement(function: str, arguments: Mapping[str, Any], placeholder: str) -> 
 
 def translated(error: Exception, state: str | None, message: str, hint: str | None) -> Exception:
     """One of ours for an error that a ragdb function raised; any other error as it is."""
+    if state == "42501":
+        return denied(message)
     kind = _BY_STATE.get(state or "")
     if kind is None:
         return error
     return kind(f"{message}. {hint}" if hint else message)
+
+
+def denied(message: str) -> errors.AccessDenied:
+    """One of ours for PostgreSQL's "permission denied for ..."."""
+    return errors.AccessDenied(
+        f"{message}; roles for readers and writers are made by: ragdb db roles; the schema itself is its owner's"
+    )
 
 
 class PsycopgCaller:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, LiteralString
 
+import psycopg
 from psycopg.rows import dict_row
 
 from ragdb.db import catalog, schema
@@ -41,7 +42,8 @@ def examine(target: Any) -> list[Finding]:
         cursor = conn.cursor(row_factory=dict_row)
 
         def rows(query: LiteralString, *values: Any) -> list[dict[str, Any]]:
-            return cursor.execute(query, values or None).fetchall()
+            with conn.transaction():  # a query that fails ends no other
+                return cursor.execute(query, values or None).fetchall()
 
         try:
             schema.preflight(conn)
@@ -52,7 +54,7 @@ def examine(target: Any) -> list[Finding]:
             schema.require(conn)
         except RagDBError as error:
             return [*findings, Finding("error", "schema", str(error))]
-        for look in (_indexes, _statistics, _memory, _upkeep, _queue, _plans):
+        for look in (_indexes, _grants, _statistics, _memory, _upkeep, _queue, _plans):
             findings += look(rows)
     return [*findings[:2], *_schema(target), *findings[2:]]
 
@@ -91,6 +93,39 @@ def _indexes(rows: Rows) -> Iterator[Finding]:
         yield Finding(level, f"index {row['index']}", found, fix)
     if not problems:
         yield Finding("ok", "indexes", "all valid, and one for each model that needs it")
+
+
+def _grants(rows: Rows) -> Iterator[Finding]:
+    """Grants of collections that do nothing, or that end the searches of a role with an error."""
+    grants = rows(
+        "select c.name as collection, g.grantee, g.grant_id, g.grantee = 'public' or r.oid is not null as known, "
+        "g.grantee = 'public' or has_function_privilege(r.oid, p.oid, 'execute') as searches "
+        "from pg_proc p cross join ragdb.collection_grant g join ragdb.collection c using (collection_id) "
+        "left join pg_roles r on r.rolname = g.grantee "
+        "where p.proname = 'search' and p.pronamespace = 'ragdb'::regnamespace order by 1, 2, 3"
+    )
+    fine = True
+    for row in grants:
+        about, fix = f"grant of {row['collection']} to {row['grantee']}", ""
+        if not row["known"]:
+            found = "there is no such role"
+            fix = f"select ragdb.revoke_collection('{row['collection']}', '{row['grantee']}')"
+        elif not row["searches"]:
+            found, fix = "the role may not call ragdb.search()", f"grant ragdb_reader to {row['grantee']}; see: ragdb db roles"
+        else:
+            try:
+                rows(
+                    'select ragdb.where_clause(ragdb.with_settings("where"), 1) from ragdb.collection_grant where grant_id = %s',
+                    row["grant_id"],
+                )
+            except psycopg.Error as error:
+                found = f"its where is wrong, so the role's searches fail: {error.diag.message_primary}"
+                fix = "select ragdb.revoke_collection(...) and ragdb.grant_collection(...) with a right one"
+        if fix:
+            fine = False
+            yield Finding("warning", about, found, fix)
+    if fine:
+        yield Finding("ok", "grants", f"{len(grants)} on collections")
 
 
 def _statistics(rows: Rows) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from ragdb.db.caller import denied
 from ragdb.db.connect import libpq_url, shown, sqlalchemy_url
 from ragdb.db.sqlfiles import migrations_folder, sql_folder
 from ragdb.errors import (
@@ -43,7 +44,10 @@ def connection(target: Any) -> Iterator[psycopg.Connection[Any]]:
     except psycopg.OperationalError as error:
         raise unreachable(target, error) from None
     with conn:
-        yield conn
+        try:
+            yield conn
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise denied(error.diag.message_primary or str(error)) from error
 
 
 def named(url: str) -> dict[str, Any]:

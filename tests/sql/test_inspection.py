@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -35,8 +36,37 @@ def test_overview_counts_what_is_there_by_collection(rag: RagDB, query: Query) -
     assert query("select stats_drift, stats_refreshed_at is not null from ragdb.overview") == [(0, True)]
 
 
+def test_sizes_add_up(rag: RagDB, query: Query) -> None:
+    rag.add(Document("a", "Reset the router."))
+    assert query("select count(*) from ragdb.sizes where total_bytes < table_bytes + toast_bytes + index_bytes") == [(0,)]
+    assert query("select index_bytes > 0 from ragdb.sizes where \"table\" = 'chunk'") == [(True,)]
+
+
+def test_the_depth_of_the_queue_is_told_by_collection_and_state(rag: RagDB, query: Query) -> None:
+    rag.add(Document("a", "Reset the router."))
+    for uri in ("w", "x", "y", "z"):
+        rag.context.database.call("submit_document", collection="help", uri=uri, content=f"wombats dig {uri}")
+    query("select * from ragdb.claim_jobs('one', 2)")
+    query("update ragdb.job set leased_until = now() - interval '1 minute' where job_id = (select min(job_id) from ragdb.job)")
+    query("update ragdb.job set state = 'failed' where job_id = (select max(job_id) from ragdb.job)")
+    query("select ragdb.create_collection('empty')")
+    seen = query("select collection, waiting, due, processing, lost, failed, oldest is not null from ragdb.queue_depth")
+    assert seen == [("empty", 0, 0, 0, 0, 0, False), ("help", 1, 1, 2, 1, 1, True)]
+
+
+def test_stale_documents_are_active_ones_that_are_overdue(rag: RagDB, query: Query) -> None:
+    past, later = datetime(2020, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)
+    rag.add(Document("old", "Reset the router.", owner="SRE", review_after=past))
+    rag.add(Document("archived", "Reset the old router.", status="archived", review_after=past))
+    rag.add(Document("fresh", "Reset the new router.", review_after=later))
+    rag.add(Document("never", "No review."))
+    assert query("select collection, uri, owner, overdue > interval '1 year' from ragdb.stale_documents") == [
+        ("help", "old", "SRE", True)
+    ]
+
+
 def test_an_empty_schema_has_empty_views(query: Query) -> None:
-    for view in ("overview", "run_latency"):
+    for view in ("overview", "run_latency", "queue_depth", "stale_documents"):
         assert query(f"select * from ragdb.{view}") == []
     assert query("select count(*) from ragdb.index_health where problem is not null") == [(0,)]
 
@@ -76,6 +106,21 @@ def test_a_healthy_database_has_nothing_to_mend(rag: RagDB, ragdb_url: str) -> N
         ("delete from ragdb.lexical_stats", "document frequencies of help", "refresh_lexical_stats('help')"),
         ("update ragdb.job set state = 'failed'", "queue", "add them again"),
         ("update ragdb.job set created_at = now() - interval '1 hour'", "queue", "ragdb worker"),
+        (
+            "insert into ragdb.collection_grant (collection_id, grantee) values (1, 'nosuch')",
+            "grant of help to nosuch",
+            "revoke_collection('help', 'nosuch')",
+        ),
+        (
+            "insert into ragdb.collection_grant (collection_id, grantee) values (1, 'pg_monitor')",
+            "grant of help to pg_monitor",
+            "grant ragdb_reader to pg_monitor",
+        ),
+        (
+            'insert into ragdb.collection_grant (collection_id, grantee, "where") values (1, \'public\', \'{"a": {"like": 1}}\')',
+            "grant of help to public",
+            "ragdb.grant_collection",
+        ),
         ("update ragdb.alembic_version set version_num = '0000'", "schema", ""),
     ],
 )
