@@ -1,15 +1,21 @@
 -- Keeps the vector of a question, so that the same question from psql, or asked again by the same role, needs no embedder.
 create or replace function ragdb.keep_query_vector(question text, model text, numbers double precision[]) returns void
-language sql
+language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
 as $function$
+begin
+  -- on a standby not even an INSERT of nothing is allowed
+  if current_setting('transaction_read_only')::boolean then
+    return;
+  end if;
   insert into ragdb.query_vector (model_id, asked_by, text_hash, v)
   select m.model_id, ragdb.caller(), sha256(convert_to(question, 'UTF8')), ragdb.checked_vector(numbers, m.dims, m.name)
     from ragdb.embedding_model m
-   where m.name = model and not current_setting('transaction_read_only')::boolean
-  on conflict (model_id, asked_by, text_hash) do nothing
+   where m.name = model
+  on conflict on constraint query_vector_pkey do nothing;
+end
 $function$;
 comment on function ragdb.keep_query_vector(text, text, double precision[]) is 'Keeps the vector of a question for ragdb.search() from psql.';
 

@@ -218,3 +218,15 @@ def test_the_owner_is_told_which_role_may_not_be_made(ragdb_empty_database: Make
     assert done.returncode != 0
     assert "permission denied to create role" in done.stderr
     assert json.dumps(run(url, "select to_regrole('nosuch_reader')")) == "[[null]]"
+
+
+def test_on_a_standby_searches_answer_and_nothing_is_written(ragdb_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with RagDB(ragdb_url, collection="help", embedder=FakeEmbedder()) as rag:
+        rag.add(Document("a", "# Router\n\nReset the router with a pin."))
+    standby = make_url(ragdb_url).update_query_dict({"options": "-c default_transaction_read_only=on"})
+    with RagDB(libpq_url(standby), collection="help", embedder=FakeEmbedder()) as rag:
+        found = rag.search("router")
+        assert ([hit.uri for hit in found], found.run_id) == (["a"], None)
+        assert rag.ask("How do I reset the router?").outcome == "answered"
+    assert "could not be recorded" not in caplog.text
+    assert run(ragdb_url, "select (select count(*) from ragdb.run), (select count(*) from ragdb.query_vector)") == [(0, 0)]

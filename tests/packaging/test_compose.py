@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ UNITS = {"kb": 1024, "mb": 1024**2, "gb": 1024**3}
 @pytest.fixture(scope="module")
 def service() -> dict[str, Any]:
     services: dict[str, dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["services"]
-    assert list(services) == ["postgres"]
+    assert list(services) == ["postgres", "migrate"]
     return services["postgres"]
 
 
@@ -30,6 +31,26 @@ def _size(text: str) -> int:
 def _setting(service: dict[str, Any], name: str) -> str:
     words: list[str] = service["command"]
     return next(word.partition("=")[2] for word in words if word.startswith(name + "="))
+
+
+def test_the_file_keeps_to_the_schema_of_compose(tmp_path: Path) -> None:
+    """The JSON schema of the Compose Specification, as check-jsonschema brings it."""
+    validate = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    assert subprocess.run([*validate, FILE], capture_output=True, check=False).returncode == 0
+    wrong = tmp_path / "docker-compose.yml"
+    wrong.write_text(FILE.read_text(encoding="utf-8").replace("shm_size", "shmsize"))
+    refused = subprocess.run([*validate, wrong], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "shmsize" in refused.stdout
+
+
+def test_the_schema_is_made_by_a_service_that_waits_for_a_healthy_server() -> None:
+    migrate = yaml.safe_load(FILE.read_text(encoding="utf-8"))["services"]["migrate"]
+    assert migrate["command"] == ["ragdb", "db", "upgrade"]
+    assert migrate["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    assert migrate["environment"]["RAGDB_DATABASE_URL"] == "postgresql://ragdb@postgres:5432/ragdb"
+    assert migrate["environment"]["PGPASSWORD"].startswith("${RAGDB_POSTGRES_PASSWORD:?")
+    assert migrate["profiles"] == ["migrate"], "a service that ends is not for `up --wait`"
 
 
 def test_the_volume_is_where_images_of_postgresql_18_keep_their_data(service: dict[str, Any]) -> None:

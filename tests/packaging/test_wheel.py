@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+import venv
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+import ragdb
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,8 +31,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_carries_everything_that_is_no_python(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for source, target in (
-        ("sql/functions", "ragdb/_sql/functions"),
-        ("sql/views", "ragdb/_sql/views"),
+        ("sql", "ragdb/_sql"),
         ("migrations", "ragdb/_migrations"),
         ("examples/handbook", "ragdb/_examples/handbook"),
         ("ragdb/prompts", "ragdb/prompts"),
@@ -39,24 +43,73 @@ def test_the_wheel_carries_everything_that_is_no_python(wheel: Path) -> None:
     assert "ragdb/py.typed" in names
 
 
-def test_an_installed_wheel_migrates_with_its_own_files(
-    wheel: Path, tmp_path: Path, ragdb_empty_database: Callable[..., str]
+PROGRAM = """
+import importlib.resources, sys
+import ragdb.db
+from ragdb import Document, RagDB
+from ragdb.testing import FakeEmbedder
+
+assert ragdb.__file__.startswith(sys.prefix), ragdb.__file__
+assert importlib.resources.files("ragdb").joinpath("py.typed").is_file()
+url = sys.argv[1]
+ragdb.db.upgrade(url)
+with RagDB(url, collection="help", embedder=FakeEmbedder()) as rag:
+    rag.add(Document("router", "# Router\\n\\nReset the router with a pin."))
+    rag.add(Document("手当", "# 手当\\n\\n在宅勤務手当は月額五千円です。"))
+    print(rag.search("reset the router")[0].uri, rag.search("在宅勤務手当")[0].uri, rag.ask("How do I reset the router?").outcome)
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of an empty environment with the wheel, and what it asks for, in it."""
+    place = tmp_path_factory.mktemp("venv")
+    venv.create(place, with_pip=True)
+    pip = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run([*pip, str(wheel)], capture_output=True, text=True, check=False, cwd=place, env=ELSEWHERE)
+    if "No matching distribution" in done.stderr and "Connection" in done.stderr:
+        pytest.skip("the package index cannot be reached, to install what ragdb depends on")
+    assert done.returncode == 0, done.stderr
+    return place / "bin"
+
+
+# Nothing of the checkout, nor of the surroundings, reaches the installed package.
+ELSEWHERE = {"PATH": "/usr/bin:/bin", "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"} | {
+    name: value for name, value in os.environ.items() if name.lower().endswith("_proxy") or name.startswith(("PIP_", "SSL_"))
+}
+
+
+def run(command: list[object], place: Path, **variables: str) -> str:
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True, env=ELSEWHERE | variables, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_installed_wheel_migrates_adds_and_searches_with_its_own_files(
+    installed: Path, tmp_path: Path, ragdb_empty_database: Callable[..., str]
 ) -> None:
     import psycopg
 
-    zipfile.ZipFile(wheel).extractall(tmp_path)
     url = ragdb_empty_database()
     with psycopg.connect(url, autocommit=True) as conn:
         conn.execute("create extension vector")
-    program = "import sys; import ragdb, ragdb.db; assert ragdb.__file__.startswith(sys.argv[1]), ragdb.__file__; ragdb.db.upgrade(sys.argv[2])"
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path), url],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    with psycopg.connect(url) as conn:
-        assert conn.execute("select count(*) > 0 from pg_proc where pronamespace = 'ragdb'::regnamespace").fetchone() == (True,)
+    assert run([installed / "python", "-c", PROGRAM, url], tmp_path) == "router 手当 answered\n"
+    # the program, its scripts and what it was recorded by come along
+    program = installed / "ragdb"
+    assert "no differences" in run([program, "db", "check"], tmp_path, RAGDB_DATABASE_URL=url)
+    assert "create role" in run([program, "db", "roles"], tmp_path)
+    assert "CREATE TABLE ragdb.chunk" in run([program, "db", "sql"], tmp_path)
+    assert run([program, "--version"], tmp_path) == f"ragdb {ragdb.__version__}\n"
+
+
+def test_the_version_is_that_of_the_changelog() -> None:
+    """The newest heading is the version's, or, before a release of it, "Unreleased"."""
+    headings = re.findall(r"(?m)^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    released = [heading for heading in headings if heading != "Unreleased"]
+    version = ragdb.__version__
+    if re.search(r"dev|a|b|rc", version):
+        assert headings[0] == "Unreleased", f"{version} is not released: what it brings stands under Unreleased"
+        assert version.split(".dev")[0] not in released
+    else:
+        assert released[0] == version
