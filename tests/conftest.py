@@ -19,6 +19,14 @@ pytest_plugins = ["ragdb.testing.plugin"]
 Query = Callable[..., list[tuple[Any, ...]]]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests marked `postgres(16, 18)` run on each of these, unless the surroundings say on which server tests run."""
+    mark = metafunc.definition.get_closest_marker("postgres")
+    chosen = "RAGDB_TEST_DATABASE_URL" in os.environ or "RAGDB_TEST_POSTGRES" in os.environ
+    if mark and not chosen and "ragdb_server" in metafunc.fixturenames:
+        metafunc.parametrize("ragdb_server", mark.args, ids=[f"postgresql{v}" for v in mark.args], indirect=True, scope="session")
+
+
 @pytest.fixture
 def rag(ragdb_url: str) -> Iterator[RagDB]:
     """A RagDB with the fake embedder on a fresh database, collection `help`."""

@@ -40,8 +40,11 @@ def _run(server: str, *statements: sql.Composed | sql.SQL) -> None:
 
 
 @pytest.fixture(scope="session")
-def ragdb_server() -> Iterator[str]:
-    """URL of a PostgreSQL server for tests; an embedded one stops and disappears at the end."""
+def ragdb_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """URL of a PostgreSQL server for tests; an embedded one stops and disappears at the end.
+
+    Parametrized indirectly, its parameter is the version of the embedded one.
+    """
     given = os.environ.get("RAGDB_TEST_DATABASE_URL")
     if given:
         yield libpq_url(given)
@@ -50,7 +53,8 @@ def ragdb_server() -> Iterator[str]:
 
     # A short path: a socket's may not be longer than about 100 characters.
     home = Path(tempfile.mkdtemp(prefix="ragdb-test-", dir="/tmp" if Path("/tmp").is_dir() else None))  # noqa: S108
-    url = embedded.start(home, version=int(os.environ.get("RAGDB_TEST_POSTGRES", "18")))
+    version = getattr(request, "param", None) or os.environ.get("RAGDB_TEST_POSTGRES", "18")
+    url = embedded.start(home, version=int(version))
     try:
         # Nothing in here outlives the tests.
         _run(

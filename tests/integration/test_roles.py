@@ -26,6 +26,8 @@ from ragdb.ingest import bulk
 from ragdb.testing import FakeEmbedder, drain
 from ragdb.types import Span
 
+pytestmark = pytest.mark.postgres(16, 18)
+
 MakeDatabase = Callable[..., str]
 
 # Whatever anybody creates, alters, drops or grants from now on.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, ForeignKey, MetaData, create_engine, select, text
@@ -14,6 +15,8 @@ from ragdb import Document, RagDB
 from ragdb.db import tables
 from ragdb.db.connect import sqlalchemy_url
 from ragdb.testing import FakeEmbedder
+
+pytestmark = pytest.mark.postgres(16, 18)
 
 
 class Base(DeclarativeBase):

@@ -17,6 +17,8 @@ from ragdb.db.connect import libpq_url
 from ragdb.errors import SchemaMissing
 from ragdb.testing import FakeEmbedder
 
+pytestmark = pytest.mark.postgres(16, 18)
+
 MakeDatabase = Callable[..., str]
 
 DRIFTS = {

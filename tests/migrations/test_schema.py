@@ -18,6 +18,8 @@ from ragdb.db.tables import metadata
 from ragdb.errors import DatabaseUnreachable, ExtensionMissing, SchemaAhead, SchemaBehind, SchemaMissing
 from ragdb.testing import FakeEmbedder
 
+pytestmark = pytest.mark.postgres(16, 18)
+
 MakeDatabase = Callable[..., str]
 
 

@@ -15,6 +15,8 @@ from ragdb import Document, RagDB
 from ragdb.cli.main import app
 from ragdb.db import doctor, hnsw
 
+pytestmark = pytest.mark.postgres(16, 18)
+
 Query = Callable[..., list[tuple[Any, ...]]]
 
 

@@ -16,6 +16,8 @@ from sqlalchemy import make_url
 from ragdb.db import hnsw
 from ragdb.db.connect import libpq_url
 
+pytestmark = pytest.mark.postgres(16, 18)
+
 Query = Callable[..., list[tuple[Any, ...]]]
 
 # 300 documents of 10 chunks. `page` stands everywhere, `even` in every second document, the rest is rarer.

@@ -21,6 +21,8 @@ from ragdb.db import schema
 from ragdb.db.connect import libpq_url
 from ragdb.testing import FakeEmbedder
 
+pytestmark = pytest.mark.postgres(16, 18)
+
 Query = Callable[..., list[tuple[Any, ...]]]
 
 # Every document holds its own marker in each of its columns, and the word "router".
