@@ -3,7 +3,7 @@
 --
 -- The owner of schema ragdb is whoever ran the migrations; it needs no superuser, and no role from here.
 --   ragdb_writer   adds and deletes documents, works the queue; reads every collection
---   ragdb_reader   searches: the collections that ragdb.grant_collection() gives it, by functions; no text by table
+--   ragdb_reader   searches and reads, by functions, the collections that ragdb.grant_collection() gives it
 --   ragdb_auditor  sees the stored questions and answers of everybody, and no documents
 -- They have no login. Give them to those who log in:  grant ragdb_reader to support_app;
 -- Then say what is read:  select ragdb.grant_collection('help', 'support_app', "where" => '{"tenant": 7}');
@@ -31,8 +31,8 @@ revoke all on all functions in schema ragdb from ragdb_writer, ragdb_reader, rag
 grant usage on schema ragdb to ragdb_writer, ragdb_reader, ragdb_auditor;
 grant select on ragdb.alembic_version to ragdb_writer, ragdb_reader, ragdb_auditor;
 
--- Readers. Row level security shows them their documents and their own runs.
-grant select on ragdb.document, ragdb.run, ragdb.citation to ragdb_reader, ragdb_writer;
+-- Readers have functions only, no table. Where one has to read ragdb.document by table, to join to it, grant it SELECT
+-- there: row level security then shows its part (and see docs/dba.md for what EXPLAIN tells).
 grant execute on function
   ragdb.search(text, text, integer, jsonb, double precision[], jsonb),
   ragdb.retrieve_lexical(text, text, integer, jsonb, jsonb),
@@ -51,6 +51,8 @@ grant execute on function
   ragdb.get_document(text, text),
   ragdb.document_chunks(text, text),
   ragdb.document_title(text, text),
+  ragdb.list_runs(text, integer, bigint),
+  ragdb.run_citations(bigint),
   ragdb.known_query_vector(text, bigint),
   ragdb.keep_query_vector(text, text, double precision[]),
   ragdb.record_run(jsonb)
@@ -63,11 +65,14 @@ grant execute on function
   ragdb.whole_collections(),
   ragdb.limited_documents(),
   ragdb.reads_all_runs(),
-  ragdb.reads_run(text, text, bytea, bigint[]),
   ragdb.explain(bigint, integer)
   to ragdb_reader, ragdb_writer, ragdb_auditor;
+grant execute on function ragdb.list_runs(text, integer, bigint), ragdb.run_citations(bigint) to ragdb_auditor;
+grant execute on function ragdb.reads_run(text, text, bytea, bigint[]) to ragdb_writer, ragdb_auditor;
 
--- Writers. The functions run as the owner; `ragdb import` copies rows, so it may insert them, and change none.
+-- Writers.
+grant select on ragdb.document, ragdb.run, ragdb.citation to ragdb_writer;
+-- The functions run as the owner; `ragdb import` copies rows, so it may insert them, and change none.
 grant insert on
   ragdb.document, ragdb.document_revision, ragdb.section, ragdb.chunk, ragdb.chunk_place, ragdb.embedding, ragdb.job
   to ragdb_writer;

@@ -19,8 +19,7 @@ begin
   end if;
 
   -- waits for a ragdb.reweigh() of the collection, or makes it wait: no chunk keeps weights of the old pivot
-  perform pg_advisory_xact_lock_shared(hashtextextended('ragdb.reweigh', d.collection_id))
-     from ragdb.document d where d.document_id = new.document_id;
+  perform from ragdb.document d join ragdb.collection col using (collection_id) where d.document_id = new.document_id for key share of col;
   select col.name, col.analyzer, col.text_search_config, col.k1, col.b, col.pivot_length
     into c
     from ragdb.document d join ragdb.collection col using (collection_id)

@@ -46,7 +46,13 @@ begin
   select * into c from ragdb.collection x where x.name = collection;
   if not found then
     -- raises here, with its name, if there is no such configuration
-    perform coalesce(settings ->> 'text_search_config', 'pg_catalog.english')::regconfig;
+    -- and so is one of somebody else's, who could drop it and end every search with an error
+    if not exists (select from pg_ts_config t join pg_roles r on r.oid = t.cfgowner
+                    where t.oid = coalesce(settings ->> 'text_search_config', 'pg_catalog.english')::regconfig
+                      and (t.cfgnamespace = 'pg_catalog'::regnamespace or r.rolsuper or pg_has_role(current_user, r.oid, 'usage'))) then
+      raise exception 'text-search configuration % belongs neither to the owner of ragdb nor to an administrator', settings ->> 'text_search_config'
+        using errcode = 'RD004', hint = 'Let the owner make it, or use one of pg_catalog.';
+    end if;
     if settings ->> 'analyzer' not in ('builtin', 'external') then
       raise exception 'analyzer is "%"', settings ->> 'analyzer' using errcode = 'RD004', hint = 'It is builtin or external.';
     end if;
@@ -82,6 +88,7 @@ language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
   select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, c.analyzer
     from ragdb.collection c
@@ -97,17 +104,29 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
   id bigint := (select c.collection_id from ragdb.collection c where c.name = collection);
   filter record;
+  reason text;
 begin
+  if id is null or ragdb.read_limits(id) = '[]' then
+    return query select 0::bigint, 0::bigint, 0::bigint;
+    return;
+  end if;
   filter := ragdb.document_filter(id, '{"status": "any"}');
   return query execute pg_catalog.format($sql$
     select count(*), coalesce(sum(d.n_chunks), 0)::bigint, count(*) filter (where d.ingest_state in ('queued', 'processing'))
       from ragdb.document d
      where d.collection_id = $1 and %s$sql$, filter.condition)
     using id, filter.vals;
+exception when query_canceled or others then
+  reason := ragdb.filter_error(id, null, sqlstate, sqlerrm);
+  if reason is null then
+    raise;
+  end if;
+  raise exception '%', reason using errcode = ragdb.filter_error_state(sqlstate);
 end
 $function$;
 comment on function ragdb.collection_counts(text) is

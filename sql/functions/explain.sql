@@ -7,6 +7,7 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
   -- ids of a run come from clients, and rights change: only what may be read now is shown
@@ -15,7 +16,7 @@ begin
   if not exists (select from ragdb.run r
                   where r.run_id = explain.run_id and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)) then
     raise exception 'run % does not exist', explain.run_id
-      using errcode = 'RD009', hint = 'Look at: select run_id, question from ragdb.run order by run_id desc limit 10';
+      using errcode = 'RD009', hint = 'Look at: select run_id, question from ragdb.list_runs()';
   end if;
   if not ragdb.reads_all() then
     readable := ragdb.readable_documents(array(

@@ -19,6 +19,7 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);
@@ -28,8 +29,8 @@ declare
   readable bigint[];                                    -- documents; null: all of the collection
 begin
   options := coalesce(options, '{}');
-  content_for := coalesce((options ->> 'content_for')::integer, 50);
-  select * into m from ragdb.embedding_model e where e.model_id = coalesce((options ->> 'model_id')::bigint, c.active_model_id);
+  content_for := ragdb.whole_number(options, 'content_for', 50);
+  select * into m from ragdb.embedding_model e where e.model_id = ragdb.chosen_model(c, options);
   if found and jsonb_typeof(options -> 'vector') = 'array' then
     q := ragdb.checked_vector(array(select jsonb_array_elements_text(options -> 'vector')::double precision), m.dims, m.name);
   end if;
@@ -43,7 +44,7 @@ begin
   return query
   with fused as materialized (
     select f.chunk_id, f.score, f.ranks
-      from ragdb.rrf_fuse(lists, coalesce(options -> 'weights', '{}'), coalesce((options ->> 'rrf_k')::integer, 60)) f),
+      from ragdb.rrf_fuse(lists, coalesce(options -> 'weights', '{}'), ragdb.whole_number(options, 'rrf_k', 60)) f),
   visible as materialized (
     select f.chunk_id, f.score, f.ranks,
            row_number() over same as copy,

@@ -66,3 +66,40 @@ begin
 end
 $function$;
 comment on function ragdb.check_limits(integer, integer) is 'Errors where candidates or exact_limit of a leg''s call are out of range.';
+
+-- A whole number of at most nine digits in options, or what holds without it.
+create or replace function ragdb.whole_number(options jsonb, name text, otherwise integer) returns integer
+language plpgsql immutable
+set search_path from current
+as $function$
+begin
+  if coalesce(options -> name, 'null') = 'null' then
+    return otherwise;
+  end if;
+  if options ->> name !~ '^-?\d{1,9}$' then
+    raise exception '% is %', name, left((options -> name)::text, 80) using errcode = 'RD004', hint = 'It is a whole number.';
+  end if;
+  return (options ->> name)::integer;
+end
+$function$;
+comment on function ragdb.whole_number(jsonb, text, integer) is 'A whole number in options, or what holds without it; an error where it is something else.';
+
+-- The model whose vectors a search reads: the collection's, or, for those who read all, another one by options.model_id.
+create or replace function ragdb.chosen_model(c ragdb.collection, options jsonb) returns bigint
+language plpgsql stable
+set search_path from current
+as $function$
+declare
+  asked_for bigint := ragdb.whole_number(options, 'model_id', null);
+begin
+  if asked_for is null or asked_for = c.active_model_id then
+    return c.active_model_id;
+  end if;
+  if not ragdb.reads_all() or not exists (select from ragdb.embedding_model m where m.model_id = asked_for) then
+    raise exception 'there is no embedding model %', asked_for
+      using errcode = 'RD004', hint = 'Look at: select model_id, name from ragdb.embedding_model';
+  end if;
+  return asked_for;
+end
+$function$;
+comment on function ragdb.chosen_model(ragdb.collection, jsonb) is 'The model whose vectors a search reads: the collection''s active one, or options.model_id for those who read all.';

@@ -8,6 +8,7 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 set jit = off
 as $function$
 declare
@@ -31,12 +32,12 @@ begin
     note := pg_catalog.format('%s; GIN gave %s of %s, so every matching chunk was scored', note, cardinality(chunk_ids), p.expected);
     execute p.exact into chunk_ids, scores using p.collection_id, p.vals, p.query, candidates, p.words, p.documents;
   end if;
-exception when others then
-  note := ragdb.filter_error(collection, "where", sqlstate, sqlerrm);
+exception when query_canceled or others then
+  note := ragdb.filter_error((select x.collection_id from ragdb.collection x where x.name = collection), "where", sqlstate, sqlerrm);
   if note is null then
     raise;
   end if;
-  raise exception '%', note using errcode = 'RD007', hint = 'It is the query registered with ragdb.register_filter() that fails.';
+  raise exception '%', note using errcode = ragdb.filter_error_state(sqlstate);
 end
 $function$;
 comment on function ragdb.lexical_leg(text, text, integer, jsonb, jsonb) is
@@ -49,6 +50,7 @@ language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
   select u.rank::integer, u.chunk_id, u.score
     from ragdb.lexical_leg(question, collection, candidates, "where", options) l,

@@ -7,12 +7,16 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
   c ragdb.collection := ragdb.readable_collection(collection);
   filter record := ragdb.document_filter(c.collection_id, "where");
   reason text;
 begin
+  if how_many is null or how_many < 0 then
+    raise exception 'how_many is %; it is at least 0', coalesce(how_many::text, 'null') using errcode = 'RD004';
+  end if;
   return query execute pg_catalog.format($sql$
     select d.document_id, d.uri, d.title, d.status, d.ingest_state, d.n_chunks, d.language, d.owner, d.version,
            d.updated_at, d.review_after, d.metadata, d.source, d.last_error, d.warnings, d.ready_at
@@ -21,12 +25,12 @@ begin
      order by d.uri
      limit $4$sql$, filter.condition)
     using c.collection_id, filter.vals, after_uri, how_many;
-exception when others then
-  reason := ragdb.filter_error(collection, "where", sqlstate, sqlerrm);
+exception when query_canceled or others then
+  reason := ragdb.filter_error((select x.collection_id from ragdb.collection x where x.name = collection), "where", sqlstate, sqlerrm);
   if reason is null then
     raise;
   end if;
-  raise exception '%', reason using errcode = 'RD007', hint = 'It is the query registered with ragdb.register_filter() that fails.';
+  raise exception '%', reason using errcode = ragdb.filter_error_state(sqlstate);
 end
 $function$;
 comment on function ragdb.list_documents(text, jsonb, integer, text) is 'The documents of a collection, filtered by a where, in pages by uri.';
@@ -40,6 +44,7 @@ language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
   select l.*, r.content
     from ragdb.list_documents(collection, pg_catalog.jsonb_build_object('status', 'any', 'uri', get_document.uri), 1) l
@@ -56,6 +61,7 @@ language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
   select p.ordinal, k.chunk_id, p.label, coalesce(s.path, '{}'), p.start_at, p.end_at, p.page, k.context, k.content
     from ragdb.get_document(collection, uri) g
@@ -69,15 +75,24 @@ comment on function ragdb.document_chunks(text, text) is 'The chunks of a docume
 
 -- The title a document has or is about to get; null where there is no such document.
 create or replace function ragdb.document_title(collection text, uri text) returns text
-language sql stable
+language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
-  select coalesce(r.title, d.title)
-    from ragdb.collection c
-    join ragdb.document d on d.collection_id = c.collection_id and d.uri = document_title.uri
-    left join ragdb.document_revision r on r.document_id = d.document_id and r.revision = d.pending_revision
-   where c.name = collection and d.document_id = any (ragdb.readable_documents(array[d.document_id]))
+declare
+  id bigint := (select x.collection_id from ragdb.collection x where x.name = collection);
+begin
+  -- asked before a document is looked at: PostgreSQL counts rows read, for everybody to see
+  if id is null or ragdb.read_limits(id) = '[]' then
+    return null;
+  end if;
+  return (
+    select coalesce(r.title, l.title)
+      from ragdb.list_documents(collection, pg_catalog.jsonb_build_object('status', 'any', 'uri', document_title.uri), 1) l
+      join ragdb.document d on d.document_id = l.document_id
+      left join ragdb.document_revision r on r.document_id = d.document_id and r.revision = d.pending_revision);
+end
 $function$;
 comment on function ragdb.document_title(text, text) is 'The title a document has or is about to get.';

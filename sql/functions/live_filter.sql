@@ -192,21 +192,31 @@ $function$;
 comment on function ragdb.filter_condition(text, jsonb, jsonb) is 'The condition of a live filter with its values, for ragdb.where_clause().';
 
 -- What to say where a search failed because a live filter did while it read rows: its reason may carry values of the
--- application's tables, so only those who read all documents see it. Null where it was something else.
-create or replace function ragdb.filter_error(collection text, "where" jsonb, state text, reason text) returns text
+-- application's tables, so only those who read all documents see it. Null where it was something else. A statement that
+-- was cancelled is told anew too: where it stood, which PostgreSQL adds, is the text of the filter.
+create or replace function ragdb.filter_error(collection_id bigint, "where" jsonb, state text, reason text) returns text
 language plpgsql stable
 set search_path from current
 as $function$
-declare
-  named text := pg_catalog.format('%s %s', "where", (
-    select ragdb.read_limits(c.collection_id) from ragdb.collection c where c.name = collection));
 begin
-  -- ours, or the server's own trouble (a deadlock, no memory): no fault of a filter
-  if left(state, 2) in ('RD', '40', '53', '54', '55', '57', '58', 'XX') or strpos(named, '"filter"') = 0 then
+  if strpos(concat("where", ' ', ragdb.read_limits(collection_id)), '"filter"') = 0 then
     return null;
   end if;
-  return 'where: a live filter failed' || case when ragdb.reads_all() then ': ' || reason else '; who writes documents sees why' end;
+  return case
+    when state = '57014' then reason
+    -- ours, or the server's own trouble (a deadlock, no memory): no fault of a filter
+    when left(state, 2) in ('RD', '40', '53', '54', '55', '57', '58', 'XX') then null
+    when ragdb.reads_all() then 'where: a live filter failed: ' || reason
+    else 'where: a live filter failed; who writes documents sees why' end;
 end
 $function$;
-comment on function ragdb.filter_error(text, jsonb, text, text) is
+comment on function ragdb.filter_error(bigint, jsonb, text, text) is
   'What to say where a live filter failed while it read rows, without its values for readers; null where it was something else.';
+
+create or replace function ragdb.filter_error_state(state text) returns text
+language sql immutable
+set search_path from current
+as $function$
+  select case when state = '57014' then state else 'RD007' end
+$function$;
+comment on function ragdb.filter_error_state(text) is 'The SQLSTATE to raise what ragdb.filter_error() says with.';

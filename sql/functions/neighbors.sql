@@ -7,10 +7,14 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
   readable bigint[] := ragdb.readable_documents(array(select distinct k.document_id from ragdb.chunk k where k.chunk_id = any (chunk_ids)));
 begin
+  if "window" is null or "window" < 0 or "window" > 10000 then
+    raise exception 'window is %; it is from 0 to 10000', coalesce("window"::text, 'null') using errcode = 'RD004';
+  end if;
   return query
   select p.chunk_id, n.ordinal - p.ordinal, n.chunk_id, n.document_id, n.start_at, n.end_at, n.label, coalesce(s.path, '{}'), n.page
     from unnest(chunk_ids) with ordinality as u(id, position)
@@ -32,12 +36,13 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
   readable bigint[] := ragdb.readable_documents(document_ids);
 begin
   return query
-  select u.n::integer, substr(r.content, u.s::integer + 1, (u.e - u.s)::integer)
+  select u.n::integer, substr(r.content, least(u.s, 2000000000)::integer + 1, least(greatest(u.e - u.s, 0), 2000000000 - least(greatest(u.s, 0), 2000000000))::integer)
     from unnest(document_ids, starts, ends) with ordinality as u(id, s, e, n)
     join ragdb.document d on d.document_id = u.id
     join ragdb.document_revision r on r.document_id = d.document_id and r.revision = d.ready_revision

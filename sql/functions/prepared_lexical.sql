@@ -17,7 +17,7 @@ declare
   estimated double precision;
 begin
   filter := ragdb.document_filter(c.collection_id, "where");
-  c.exact_limit := coalesce((options ->> 'exact_limit')::integer, c.exact_limit);
+  c.exact_limit := ragdb.whole_number(options, 'exact_limit', c.exact_limit);
   perform ragdb.check_limits(candidates, c.exact_limit);
   select m.chunks, m.documents into matching, documents
     from ragdb.matching_chunks(c.collection_id, filter.condition, filter.vals, greatest(c.exact_limit, candidates)) m;

@@ -13,14 +13,14 @@ declare
   c ragdb.collection := ragdb.readable_collection(collection);
   m ragdb.embedding_model;
   filter record;
-  exact_limit integer := coalesce((options ->> 'exact_limit')::integer, c.exact_limit);
+  exact_limit integer := ragdb.whole_number(options, 'exact_limit', c.exact_limit);
   at_most integer;
 begin
   perform ragdb.check_limits(candidates, exact_limit);
   filter := ragdb.document_filter(c.collection_id, "where");
   note := '';
   settings := '{}';
-  select * into m from ragdb.embedding_model e where e.model_id = coalesce((options ->> 'model_id')::bigint, c.active_model_id);
+  select * into m from ragdb.embedding_model e where e.model_id = ragdb.chosen_model(c, options);
   if query_vector is null or not found then
     path := 'empty';
     note := case when query_vector is null then 'no vector of the question' else 'the collection has no embedding model' end;

@@ -4,6 +4,7 @@ language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 begin
   -- on a standby not even an INSERT of nothing is allowed
@@ -14,6 +15,8 @@ begin
   select m.model_id, ragdb.caller(), sha256(convert_to(question, 'UTF8')), ragdb.checked_vector(numbers, m.dims, m.name)
     from ragdb.embedding_model m
    where m.name = model
+     and (ragdb.reads_all() or exists (select from ragdb.collection c
+                                        where c.active_model_id = m.model_id and ragdb.read_limits(c.collection_id) is distinct from '[]'))
   on conflict on constraint query_vector_pkey do nothing;
 end
 $function$;
@@ -21,13 +24,18 @@ comment on function ragdb.keep_query_vector(text, text, double precision[]) is '
 
 -- The vector kept for a question that this role asked, null where there is none.
 create or replace function ragdb.known_query_vector(question text, model_id bigint) returns double precision[]
-language sql stable
+language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
-  select v.v::real[]::double precision[]
-    from ragdb.query_vector v
-   where v.model_id = known_query_vector.model_id and v.asked_by = ragdb.caller() and v.text_hash = sha256(convert_to(question, 'UTF8'))
+begin
+  perform ragdb.refuse_maintenance();
+  return (
+    select v.v::real[]::double precision[]
+      from ragdb.query_vector v
+     where v.model_id = known_query_vector.model_id and v.asked_by = ragdb.caller() and v.text_hash = sha256(convert_to(question, 'UTF8')));
+end
 $function$;
 comment on function ragdb.known_query_vector(text, bigint) is 'The vector kept for a question, null where there is none.';

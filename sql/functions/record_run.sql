@@ -9,6 +9,7 @@ language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
   id bigint;
@@ -19,13 +20,16 @@ begin
   if current_setting('transaction_read_only')::boolean then
     return null;
   end if;
+  if run ->> 'verb' is null or run ->> 'verb' not in ('search', 'ask') or num_nulls(run ->> 'question', run ->> 'pipeline', run ->> 'k', run ->> 'ms') > 0 then
+    raise exception 'the run lacks its verb (search or ask), question, pipeline, k or ms' using errcode = 'RD004';
+  end if;
   read_from := ragdb.readable_collection(run ->> 'collection');
   alive := array(select d.document_id from ragdb.document d where d.document_id = any (ragdb.readable_documents(shown)) for key share);
 
   insert into ragdb.run (collection, verb, question, "where", pipeline, k, outcome, mode, answer, usage, document_ids, caller, limits_hash, ms)
   values (run ->> 'collection', run ->> 'verb', run ->> 'question', coalesce(run -> 'where', '{}'), run -> 'pipeline', (run ->> 'k')::integer,
           run ->> 'outcome', run ->> 'mode', case when alive @> shown then run ->> 'answer' end, coalesce(run -> 'usage', '{}'),
-          shown, ragdb.caller(), ragdb.limits_hash(read_from.collection_id), (run ->> 'ms')::double precision)
+          alive, ragdb.caller(), ragdb.limits_hash(ragdb.read_limits(read_from.collection_id)), (run ->> 'ms')::double precision)
   returning run_id into id;
 
   insert into ragdb.run_stage (run_id, step, parent, stage, name, query, chunk_ids, scores, dropped, note, ms)

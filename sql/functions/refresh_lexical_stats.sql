@@ -27,7 +27,8 @@ begin
       continue;
     end if;
     -- a second refresh of the same collection would only wait to do the same again
-    if not pg_try_advisory_xact_lock(hashtextextended('ragdb.lexical_stats', c.collection_id)) then
+    perform from ragdb.collection x where x.collection_id = c.collection_id for no key update skip locked;
+    if not found then
       continue;
     end if;
 

@@ -13,7 +13,7 @@ declare
   last_id bigint;
 begin
   -- writers of chunks hold it shared: see ragdb.chunk_trigger()
-  perform pg_advisory_xact_lock(hashtextextended('ragdb.reweigh', c.collection_id));
+  select * into c from ragdb.collection x where x.collection_id = c.collection_id for update;
   if after = 0 then
     update ragdb.collection x
        set pivot_length = greatest(1, coalesce(pivot, (select s.average_length from ragdb.lexical_stats s where s.collection_id = x.collection_id), x.pivot_length))

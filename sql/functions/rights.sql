@@ -15,13 +15,31 @@ as $function$
 $function$;
 comment on function ragdb.caller() is 'The role that asks, right inside SECURITY DEFINER functions and after SET ROLE too.';
 
+-- ANALYZE, autovacuum, CREATE INDEX and REFRESH MATERIALIZED VIEW run a table owner's functions in a session of somebody
+-- else, often a superuser: whose rights would be asked about is not who asks. There UNLISTEN, which does nothing
+-- elsewhere, is refused; PostgreSQL has no other sign of it that is seen inside SECURITY DEFINER.
+create or replace function ragdb.refuse_maintenance() returns void
+language plpgsql volatile
+set search_path from current
+as $function$
+begin
+  execute 'unlisten ragdb_nothing';
+exception when insufficient_privilege then
+  raise exception 'ragdb cannot tell who asks inside ANALYZE, CREATE INDEX or REFRESH MATERIALIZED VIEW'
+    using errcode = 'insufficient_privilege', hint = 'Search in a statement of its own, and store what it found.';
+end
+$function$;
+comment on function ragdb.refuse_maintenance() is 'An error inside ANALYZE and the like, where functions run in a session that is not the one who asks.';
+
 create or replace function ragdb.reads_all() returns boolean
 language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 begin
+  perform ragdb.refuse_maintenance();
   return has_function_privilege(ragdb.caller(), 'ragdb.put_document(text, jsonb, jsonb)'::regprocedure, 'execute');
 end
 $function$;
@@ -29,7 +47,7 @@ comment on function ragdb.reads_all() is 'Whether the caller reads every collect
 
 -- A `where` of a grant with its settings looked up: {"tenant": {"setting": "app.tenant"}} becomes {"tenant": {"in": ["7", 7]}},
 -- as text and as the number or truth value that it reads as; a setting that is not set, or empty, matches nothing.
--- A setting may also be a value of a live filter: {"filter": {"docs_of": [{"setting": "app.user"}]}}. Any SQL login can
+-- A setting may also be a value of a live filter: {"filter": {"docs_of": [{"setting": "app.username"}]}}. Any SQL login can
 -- set such a setting: it is for an application that does, not for people with psql.
 create or replace function ragdb.with_settings("where" jsonb) returns jsonb
 language plpgsql stable
@@ -92,6 +110,7 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
   me name := ragdb.caller();
@@ -121,13 +140,13 @@ comment on function ragdb.read_limits(bigint) is
   'What the caller reads of a collection: null all of it, [] nothing, else a list of where, one of which has to match.';
 
 -- A hash of it, to compare: what a grant says is not for all who are held by it.
-create or replace function ragdb.limits_hash(collection_id bigint) returns bytea
-language sql stable
+create or replace function ragdb.limits_hash(read_limits jsonb) returns bytea
+language sql immutable
 set search_path from current
 as $function$
-  select sha256(convert_to(ragdb.read_limits(collection_id)::text, 'UTF8'))
+  select sha256(convert_to(read_limits::text, 'UTF8'))
 $function$;
-comment on function ragdb.limits_hash(bigint) is 'A hash of what the caller reads of a collection; null: all of it.';
+comment on function ragdb.limits_hash(jsonb) is 'A hash of what ragdb.read_limits() says; null: all of a collection.';
 
 -- The ids of the collections that the caller reads, whole or in part.
 create or replace function ragdb.readable_collections() returns bigint[]
@@ -135,6 +154,7 @@ language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
   select coalesce(array_agg(c.collection_id order by c.collection_id), '{}')
     from ragdb.collection c where ragdb.read_limits(c.collection_id) is distinct from '[]'
@@ -146,6 +166,7 @@ language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
   select coalesce(array_agg(c.collection_id order by c.collection_id), '{}')
     from ragdb.collection c where ragdb.read_limits(c.collection_id) is null
@@ -231,12 +252,14 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
   c bigint;
   filter record;
   batch bigint[];
   found bigint[] := '{}';
+  reason text;
 begin
   if ragdb.reads_all() then
     return document_ids;
@@ -248,6 +271,12 @@ begin
     found := found || batch;
   end loop;
   return found;
+exception when query_canceled or others then
+  reason := ragdb.filter_error(c, null, sqlstate, sqlerrm);
+  if reason is null then
+    raise;
+  end if;
+  raise exception '%', reason using errcode = ragdb.filter_error_state(sqlstate);
 end
 $function$;
 comment on function ragdb.readable_documents(bigint[]) is 'Those of these documents that the caller reads.';
@@ -258,16 +287,24 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
   c bigint;
   filter record;
+  reason text;
 begin
   for c in select x.collection_id from ragdb.collection x where ragdb.read_limits(x.collection_id) <> '[]' loop
     filter := ragdb.document_filter(c, '{"status": "any"}');
     return query execute pg_catalog.format('select d.document_id from ragdb.document d where d.collection_id = $1 and %s', filter.condition)
       using c, filter.vals;
   end loop;
+exception when query_canceled or others then
+  reason := ragdb.filter_error(c, null, sqlstate, sqlerrm);
+  if reason is null then
+    raise;
+  end if;
+  raise exception '%', reason using errcode = ragdb.filter_error_state(sqlstate);
 end
 $function$;
 comment on function ragdb.limited_documents() is 'The documents that the caller reads in collections that he reads in part.';
@@ -278,6 +315,7 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 begin
   return ragdb.reads_all() or has_table_privilege(ragdb.caller(), 'ragdb.run_stage'::regclass, 'select');
@@ -292,9 +330,11 @@ language plpgsql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set client_min_messages = notice
 as $function$
 declare
-  c ragdb.collection;
+  limits jsonb;
+  readable bigint[];
 begin
   if ragdb.reads_all_runs() then
     return true;
@@ -302,11 +342,16 @@ begin
   if caller <> ragdb.caller() then
     return false;
   end if;
-  select * into c from ragdb.collection x where x.name = collection;
-  if not found or ragdb.limits_hash(c.collection_id) is distinct from reads_run.limits_hash then
+  limits := coalesce((select coalesce(ragdb.read_limits(c.collection_id), 'null') from ragdb.collection c where c.name = collection), '[]');
+  if limits = '[]' or ragdb.limits_hash(nullif(limits, 'null')) is distinct from reads_run.limits_hash then
     return false;
   end if;
-  return not exists (select from ragdb.document d where d.document_id = any (document_ids) and d.document_id <> all (ragdb.readable_documents(document_ids)));
+  -- a live filter may look at more than the grant tells: without documents nothing says whose run it was
+  if limits::text ~ '"filter"' and document_ids = '{}' then
+    return false;
+  end if;
+  readable := ragdb.readable_documents(document_ids);
+  return not exists (select from ragdb.document d where d.document_id = any (document_ids) and d.document_id <> all (readable));
 end
 $function$;
 comment on function ragdb.reads_run(text, text, bytea, bigint[]) is 'Whether the caller sees a run with these columns.';

@@ -53,7 +53,7 @@ begin
   candidates := ragdb.list_length(k, options);
 
   if legs ? 'semantic' and query_vector is null then
-    query_vector := ragdb.known_query_vector(question, coalesce((options ->> 'model_id')::bigint, c.active_model_id));
+    query_vector := ragdb.known_query_vector(question, ragdb.chosen_model(c, options));
     if query_vector is null then
       raise notice 'no vector for this question: lexical search only (pass query_vector, or ask it once from Python or the ragdb command)';
     end if;
@@ -121,10 +121,6 @@ begin
     if wrong is not null then
       raise exception 'weights has %', wrong using errcode = 'RD004', hint = 'Weights are by leg: {"lexical": 1, "semantic": 1}.';
     end if;
-  end if;
-  if options ? 'model_id' and not exists (select from ragdb.embedding_model m where m.model_id = (options ->> 'model_id')::bigint) then
-    raise exception 'there is no embedding model %', options -> 'model_id'
-      using errcode = 'RD004', hint = 'Look at: select model_id, name from ragdb.embedding_model';
   end if;
   if question is null or btrim(question, E' \t\r\n\u3000') = '' then
     raise exception 'the question is empty' using errcode = 'RD005', hint = 'Give at least one word to search for.';

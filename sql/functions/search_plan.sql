@@ -52,7 +52,7 @@ begin
 
   if legs ? 'semantic' then
     leg := 'semantic';
-    query_vector := coalesce(query_vector, ragdb.known_query_vector(question, coalesce((options ->> 'model_id')::bigint, c.active_model_id)));
+    query_vector := coalesce(query_vector, ragdb.known_query_vector(question, ragdb.chosen_model(c, options)));
     p := ragdb.prepared_semantic(query_vector, collection, candidates, "where", options);
     path := p.path;
     if p.statement is null then

@@ -127,7 +127,11 @@ def test_writers_write_and_readers_read_and_nobody_defines_anything(place: Place
         for change in (lambda: rag.add(Document("e", "x")), lambda: rag.delete("a")):
             with pytest.raises(AccessDenied, match="ragdb db roles"):
                 change()
-    assert run(place.as_("reads"), "select count(*) from ragdb.document") == [(1,)]
+    assert run(place.as_("reads"), "select uri from ragdb.list_documents('help')") == [("a",)]
+    assert run(place.as_("reads"), "select verb, question from ragdb.list_runs()") == [
+        ("ask", "How do I reset the router?"),
+        ("search", "router"),
+    ]
     assert run(place.as_("audits"), "select verb, caller from ragdb.run order by run_id desc limit 1") == [("ask", "reads")]
 
 

@@ -1,0 +1,47 @@
+-- The stored questions that the caller sees, newest first: an auditor or writer all, others those of their own role; in
+-- pages by `before`, a run's id. For readers, who have no right on the table.
+--   select run_id, question, outcome from ragdb.list_runs('help');
+create or replace function ragdb.list_runs(collection text default null, how_many integer default 50, before bigint default null)
+returns table (run_id bigint, collection_name text, verb text, question text, "where" jsonb, outcome text, mode text, answer text, caller text,
+               started_at timestamptz, ms double precision)
+language plpgsql stable
+security definer
+set search_path from current
+set standard_conforming_strings = on
+set client_min_messages = notice
+as $function$
+#variable_conflict use_column
+declare
+  every boolean := ragdb.reads_all_runs();
+  me text := ragdb.caller();
+begin
+  if how_many is null or how_many < 0 then
+    raise exception 'how_many is %; it is at least 0', coalesce(how_many::text, 'null') using errcode = 'RD004';
+  end if;
+  return query
+  select r.run_id, r.collection, r.verb, r.question, r."where", r.outcome, r.mode, r.answer, r.caller, r.started_at, r.ms
+    from ragdb.run r
+   where (before is null or r.run_id < before)
+     and (list_runs.collection is null or r.collection = list_runs.collection)
+     and (every or r.caller = me and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids))
+   order by r.run_id desc
+   limit how_many;
+end
+$function$;
+comment on function ragdb.list_runs(text, integer, bigint) is 'The stored questions that the caller sees, newest first, in pages by run id.';
+
+create or replace function ragdb.run_citations(run_id bigint)
+returns table (number integer, label text, uri text, heading_path text[], start_at integer, end_at integer, page integer, quote text, purged boolean)
+language sql stable
+security definer
+set search_path from current
+set standard_conforming_strings = on
+set client_min_messages = notice
+as $function$
+  select c.number, c.label, c.uri, c.heading_path, c.start_at, c.end_at, c.page, c.quote, c.purged
+    from ragdb.run r
+    join ragdb.citation c on c.run_id = r.run_id
+   where r.run_id = run_citations.run_id and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)
+   order by c.number
+$function$;
+comment on function ragdb.run_citations(bigint) is 'The citations of a run that the caller sees.';
