@@ -22,7 +22,12 @@ begin
   end loop;
 end $$;
 
--- 2. Their rights: as the owner of schema ragdb. Everything is taken first, so that nothing stays of an earlier version.
+-- 2. Their rights: as the owner of schema ragdb. Everything is taken first, so that nothing stays of an earlier version,
+-- and from PUBLIC too, to whom PostgreSQL gives new functions: also those of a dump restored with --no-privileges.
+revoke all on schema ragdb from public;
+revoke all on all tables in schema ragdb from public;
+revoke all on all sequences in schema ragdb from public;
+revoke all on all functions in schema ragdb from public;
 revoke all on schema ragdb from ragdb_writer, ragdb_reader, ragdb_auditor;
 revoke all on all tables in schema ragdb from ragdb_writer, ragdb_reader, ragdb_auditor;
 revoke all on all sequences in schema ragdb from ragdb_writer, ragdb_reader, ragdb_auditor;

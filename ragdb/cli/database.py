@@ -1,4 +1,4 @@
-"""db upgrade, downgrade, current, sql, roles, check, start, stop, psql, url: the database as a database."""
+"""db upgrade, downgrade, drop, current, sql, roles, check, start, stop, psql, url: the database as a database."""
 
 from __future__ import annotations
 
@@ -65,6 +65,31 @@ def downgrade(
         json_line({"revision": after, "before": before, "changed": before != after})
     else:
         say(f"downgraded from {before or 'no schema'} to {after or 'no schema'}")
+
+
+@verb(app)
+def drop(
+    state: State,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove ragdb from the database: the schema and everything in it.
+
+    Asks, unless told --yes. pgvector and the roles stay.
+    """
+    from ragdb.db import schema
+    from ragdb.db.connect import shown
+
+    place = state.place(state.settings(), migrate=False)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError("nothing was removed: there is nobody to ask; ragdb db drop --yes does it")
+        typer.confirm(f"Remove every document of ragdb from {shown(place.url)}?", abort=True, err=True)
+    before = _revision(place.url)
+    schema.drop(place.url)
+    if state.json:
+        json_line({"dropped": before is not None, "before": before})
+    else:
+        say("dropped" if before else "nothing to do: there was no schema")
 
 
 @verb(app)

@@ -102,7 +102,7 @@ def translated(error: Exception, state: str | None, message: str, hint: str | No
 def denied(message: str) -> errors.AccessDenied:
     """One of ours for PostgreSQL's "permission denied for ..."."""
     return errors.AccessDenied(
-        f"{message}; roles for readers and writers are made by: ragdb db roles; the schema itself is its owner's"
+        f"{message}; roles for readers and writers are made by: ragdb db roles; the schema as a whole is its owner's"
     )
 
 

@@ -65,8 +65,14 @@ def read(conn: psycopg.Connection[Any]) -> Objects:
             "from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'"
         )
         rows = conn.execute((sql_folder() / "catalog.sql").read_bytes()).fetchall()
+        # A role without USAGE there is shown its types with the schema all the same.
+        hidden = conn.execute(
+            "select quote_ident(n.nspname) || '.' from pg_extension e join pg_namespace n on n.oid = e.extnamespace "
+            "where e.extname = 'vector' and not has_schema_privilege(n.oid, 'usage')"
+        ).fetchone()
     found: Objects = {}
-    for kind, name, definition in rows:
+    for kind, *texts in rows:
+        name, definition = (text.replace(hidden[0], "") if hidden and text else text for text in texts)
         # an index is kept whole: what it is decides whether an added one does harm
         found.setdefault(kind, {})[name] = definition if kind == "index" else _short(definition or "")
     return found
@@ -130,7 +136,7 @@ def _harmless(kind: str, definition: str) -> bool:
 def _indexes(conn: psycopg.Connection[Any]) -> list[Difference]:
     """Of each model's HNSW index, where there is one: valid, and the one that searches use."""
     differences = []
-    found = hnsw.read(conn)
+    found = hnsw.read(conn, count=False)
     for model in found:
         if model.state == "invalid":
             differences.append(Difference("index", model.index, "changed", "valid", "invalid: run ragdb embedder index"))

@@ -99,7 +99,8 @@ def _grants(rows: Rows) -> Iterator[Finding]:
     """Grants of collections that do nothing, or that end the searches of a role with an error."""
     grants = rows(
         "select c.name as collection, g.grantee, g.grant_id, g.grantee = 'public' or r.oid is not null as known, "
-        "g.grantee = 'public' or has_function_privilege(r.oid, p.oid, 'execute') as searches "
+        "g.grantee = 'public' or exists (select from pg_roles m where (m.oid = r.oid or pg_has_role(m.oid, r.oid, 'member')) "
+        "  and not m.rolsuper and has_function_privilege(m.oid, p.oid, 'execute')) as searches "
         "from pg_proc p cross join ragdb.collection_grant g join ragdb.collection c using (collection_id) "
         "left join pg_roles r on r.rolname = g.grantee "
         "where p.proname = 'search' and p.pronamespace = 'ragdb'::regnamespace order by 1, 2, 3"
@@ -111,7 +112,10 @@ def _grants(rows: Rows) -> Iterator[Finding]:
             found = "there is no such role"
             fix = f"select ragdb.revoke_collection('{row['collection']}', '{row['grantee']}')"
         elif not row["searches"]:
-            found, fix = "the role may not call ragdb.search()", f"grant ragdb_reader to {row['grantee']}; see: ragdb db roles"
+            found, fix = (
+                "neither the role nor a member of it may call ragdb.search()",
+                f"grant ragdb_reader to {row['grantee']}; see: ragdb db roles",
+            )
         else:
             try:
                 rows(

@@ -61,6 +61,8 @@ class Built:
     seconds: float
 
 
+_COUNTED: LiteralString = "(select e.model_id, count(*) as vectors from ragdb.embedding e group by e.model_id)"
+_UNCOUNTED: LiteralString = "(select null::bigint as model_id, null::bigint as vectors)"
 _MODELS: LiteralString = """
 select m.model_id, m.name, m.dims,
        array(select c.name from ragdb.collection c where c.active_model_id = m.model_id order by c.name) as collections,
@@ -97,10 +99,11 @@ def models(target: Any) -> list[Model]:
         return read(conn)
 
 
-def read(conn: psycopg.Connection[Any]) -> list[Model]:
-    """As `models`, over a connection that is there."""
+def read(conn: psycopg.Connection[Any], *, count: bool = True) -> list[Model]:
+    """As `models`, over a connection that is there. `count` False: vectors is 0, and ragdb.embedding is not read."""
     with conn.cursor(row_factory=dict_row) as cursor:
-        return [Model(**{**row, "collections": tuple(row["collections"])}) for row in cursor.execute(_MODELS)]
+        rows = cursor.execute(_MODELS if count else _MODELS.replace(_COUNTED, _UNCOUNTED))
+        return [Model(**{**row, "collections": tuple(row["collections"])}) for row in rows]
 
 
 def chosen(all_models: list[Model], *, name: str | None = None, collection: str | None = None) -> list[Model]:

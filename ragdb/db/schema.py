@@ -197,6 +197,12 @@ def upgrade_if_behind(target: Any) -> bool:
         return True
 
 
+def drop(target: Any) -> None:
+    """Removes the schema with everything in it, its version table too. The extension and the roles stay."""
+    with connection(target) as conn:
+        conn.execute("drop schema if exists ragdb cascade")
+
+
 def downgrade(target: Any, revision: str) -> None:
     """Takes a database back to a revision; `base` removes everything but the schema and its version table."""
     _migrate(target, "downgrade", revision)

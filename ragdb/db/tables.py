@@ -400,6 +400,7 @@ class Job(Base):
         CheckConstraint("state in ('queued', 'processing', 'failed')", name="state"),
         CheckConstraint("(state = 'processing') = (lease_token is not null)", name="lease"),
         Index("job_claim_idx", "run_after", "job_id", postgresql_where=text("state <> 'failed'")),
+        Index("job_leased_until_idx", "leased_until", postgresql_where=text("state = 'processing'")),
         {"comment": "What waits to be embedded: one row a document, removed when done, kept with its reason when failed."},
     )
     job_id: Mapped[int] = _id("key")
@@ -518,6 +519,8 @@ class Run(Base):
     __table_args__ = (
         CheckConstraint("verb in ('search', 'ask')", name="verb"),
         Index("run_started_at_idx", "started_at"),
+        # A reader's own runs, newest first (ragdb.list_runs).
+        Index("run_caller_idx", "caller", "limits_hash", "run_id"),
         Index("run_document_ids_idx", "document_ids", postgresql_using="gin"),
         {
             "comment": "One traced question. No foreign keys to documents or chunks: deleting a document blanks its quotes here instead."

@@ -5,6 +5,7 @@ language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
 declare
   c ragdb.collection := ragdb.known_collection(collection);

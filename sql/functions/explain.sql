@@ -1,5 +1,5 @@
 -- The funnel of a run: every stage in order, what came out of it with rank and score, what fell and why
--- (the first `top` of each).
+-- (of what came out the first `top`).
 --   select * from ragdb.explain(42);
 create or replace function ragdb.explain(run_id bigint, "top" integer default 10)
 returns table (step integer, stage text, name text, rank integer, score double precision, label text, snippet text, fell text, chunk_id bigint, ms double precision, note text)
@@ -29,7 +29,7 @@ begin
     from ragdb.run_stage s
     left join lateral (
       select x.*, row_number() over (partition by x.fell order by x.rank, x.chunk_id) as place
-        from ragdb.run_candidate x where x.run_id = s.run_id and x.step = s.step) c on c.place <= "top"
+        from ragdb.run_candidate x where x.run_id = s.run_id and x.step = s.step) c on c.place <= "top" or c.fell is not null
     left join ragdb.chunk k on k.chunk_id = c.chunk_id and (readable is null or k.document_id = any (readable))
     left join ragdb.document d on d.document_id = k.document_id
     left join ragdb.chunk_place p on p.chunk_id = c.chunk_id and p.document_id = d.document_id and p.revision = d.ready_revision

@@ -8,6 +8,7 @@ language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
 begin
   -- a job whose worker died on its last attempt is failed here, or it would be claimed for ever
@@ -31,8 +32,10 @@ begin
       from ragdb.job j
       join ragdb.document d using (document_id)
       join ragdb.collection c using (collection_id)
+     -- so written, each condition is taken for the wide one that it mostly is, and the index gives the next job
      where (j.state = 'queued' and j.run_after <= clock_timestamp() or j.state = 'processing' and j.leased_until < clock_timestamp())
-       and c.name = coalesce(only_collection, c.name) and j.document_id = coalesce(only_document, j.document_id)
+       and j.state <> 'failed'
+       and (only_collection is null or c.name = only_collection) and (only_document is null or j.document_id = only_document)
      order by j.run_after, j.job_id
      limit how_many
        for update of j, d skip locked),
@@ -78,6 +81,7 @@ language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
 begin
   update ragdb.job j set leased_until = clock_timestamp() + lease
@@ -97,6 +101,7 @@ language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
   select r.title, r.content, r.chunking is not null
     from ragdb.job j join ragdb.document_revision r on r.document_id = j.document_id and r.revision = j.revision
@@ -112,6 +117,7 @@ language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
 declare
   j ragdb.job := ragdb.hold_job(job_id, lease_token);
@@ -139,6 +145,7 @@ language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
 declare
   j ragdb.job := ragdb.hold_job(job_id, lease_token);
@@ -154,6 +161,7 @@ language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
 declare
   j ragdb.job := ragdb.hold_job(job_id, lease_token);
@@ -176,6 +184,7 @@ language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
 declare
   j ragdb.job := ragdb.hold_job(job_id, lease_token);
@@ -192,6 +201,7 @@ language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
   select p.ordinal, p.chunk_id from ragdb.chunk_place p
    where p.document_id = revision_chunks.document_id and p.revision = revision_chunks.revision

@@ -12,18 +12,42 @@ set client_min_messages = notice
 as $function$
 #variable_conflict use_column
 declare
-  every boolean := ragdb.reads_all_runs();
   me text := ragdb.caller();
+  ids bigint[] := '{}';
+  c record;
 begin
   if how_many is null or how_many < 0 then
     raise exception 'how_many is %; it is at least 0', coalesce(how_many::text, 'null') using errcode = 'RD004';
+  end if;
+  if not ragdb.reads_all_runs() then
+    -- by collection what the caller may read of it now, so that the index finds the runs made under the same limits
+    for c in
+      select x.name, ragdb.limits_hash(ragdb.read_limits(x.collection_id)) as hash
+        from ragdb.collection x
+       where (list_runs.collection is null or x.name = list_runs.collection) and ragdb.read_limits(x.collection_id) is distinct from '[]'
+    loop
+      ids := ids || case when c.hash is null then
+        array(select r.run_id from ragdb.run r
+               where r.caller = me and r.limits_hash is null and r.collection = c.name and (before is null or r.run_id < before)
+                 and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)
+               order by r.run_id desc limit how_many)
+      else
+        array(select r.run_id from ragdb.run r
+               where r.caller = me and r.limits_hash = c.hash and r.collection = c.name and (before is null or r.run_id < before)
+                 and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)
+               order by r.run_id desc limit how_many)
+      end;
+    end loop;
+    return query
+    select r.run_id, r.collection, r.verb, r.question, r."where", r.outcome, r.mode, r.answer, r.caller, r.started_at, r.ms
+      from ragdb.run r where r.run_id = any (ids) order by r.run_id desc limit how_many;
+    return;
   end if;
   return query
   select r.run_id, r.collection, r.verb, r.question, r."where", r.outcome, r.mode, r.answer, r.caller, r.started_at, r.ms
     from ragdb.run r
    where (before is null or r.run_id < before)
      and (list_runs.collection is null or r.collection = list_runs.collection)
-     and (every or r.caller = me and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids))
    order by r.run_id desc
    limit how_many;
 end

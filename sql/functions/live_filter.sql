@@ -66,7 +66,9 @@ begin
       execute pg_catalog.format('deallocate %I', probe);
     end if;
     raise exception 'filter "%" cannot be prepared: %', name, reason
-      using errcode = 'RD004', hint = pg_catalog.format('It runs with search_path %s: write app.order_docs, not order_docs.', current_setting('search_path'));
+      using errcode = 'RD004', hint = case
+        when reason like 'permission denied%' then 'It runs with the rights of ragdb''s owner: grant that role usage on the schema and select on the table.'
+        else pg_catalog.format('It runs with search_path %s: write app.order_docs, not order_docs.', current_setting('search_path')) end;
   end;
   reason := case
     when plan ~ '"Node Type": "(LockRows|ModifyTable)"' then 'it locks or changes rows'

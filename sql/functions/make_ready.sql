@@ -5,6 +5,7 @@ language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
   select k.chunk_id, case when k.context = '' then k.content else k.context || E'\n' || k.content end
     from ragdb.chunk_place p

@@ -20,6 +20,8 @@ comment on function ragdb.content_hash(text, text) is 'What tells whether a docu
 -- `document`: {"uri", "content", "title"?, "status"?, "language"?, "owner"?, "version"?, "updated_at"?, "review_after"?,
 -- "metadata"?, "source"?, "warnings"?, "chunking"?, "sections"?: [...], "chunks"?: [...]}; see ragdb.write_chunks().
 -- A key that is not there (or null) keeps what the document has. Without "chunks" the worker cuts the text.
+-- enable_seqscan off, here and in the functions of the queue: plans are kept, and one made while the tables are empty
+-- would read them whole for every document of a first load.
 -- The same text again costs one SELECT, and one UPDATE if a column differs. Returns ingest_state `ready` at once
 -- where nothing has to be embedded.
 create or replace function ragdb.put_document(collection text, document jsonb, options jsonb default '{}')
@@ -28,6 +30,7 @@ language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
 declare
   c ragdb.collection := ragdb.known_collection(collection);

@@ -16,11 +16,12 @@ select c.relname::text as "table", x.relname::text as index, pg_relation_size(x.
  where c.relnamespace = 'ragdb'::regnamespace
 union all
 select 'embedding', 'embedding_hnsw_' || m.model_id, null, 0, null,
-       pg_catalog.format('model %s has %s vectors and no HNSW index: every vector is compared; run: ragdb embedder index', m.name, n.vectors)
+       pg_catalog.format('model %s has more than %s vectors and no HNSW index: every vector is compared; run: ragdb embedder index', m.name, l.exact_limit)
   from ragdb.embedding_model m
- cross join lateral (select count(*) as vectors from ragdb.embedding e where e.model_id = m.model_id) n
+ cross join lateral (select min(c.exact_limit) as exact_limit from ragdb.collection c where c.active_model_id = m.model_id) l
  where m.dims <= 4000
-   and n.vectors > (select min(c.exact_limit) from ragdb.collection c where c.active_model_id = m.model_id)
+   -- counted no further than it matters
+   and (select count(*) from (select from ragdb.embedding e where e.model_id = m.model_id limit l.exact_limit + 1) x) > l.exact_limit
    and not exists (select from pg_class x where x.relnamespace = 'ragdb'::regnamespace and x.relname = 'embedding_hnsw_' || m.model_id)
  order by 1, 2;
 comment on view ragdb.index_health is 'Every index of ragdb with its size and use, and what is wrong with it: invalid, being built, or missing.';

@@ -1,4 +1,5 @@
--- Active documents that somebody should look at again: their review_after has passed. The longest overdue first.
+-- Active documents that somebody should look at again: their review_after has passed. The longest overdue first. Reads
+-- every document.
 --   select owner, uri, overdue from ragdb.stale_documents where collection = 'help';
 create or replace view ragdb.stale_documents with (security_invoker = true) as
 select c.name as collection, d.document_id, d.uri, d.title, d.owner, d.updated_at, d.review_after, now() - d.review_after as overdue

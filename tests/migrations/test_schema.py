@@ -10,12 +10,14 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy import create_engine, make_url
+from typer.testing import CliRunner
 
 from ragdb import Document, RagDB
+from ragdb.cli.main import app
 from ragdb.db import embedded, schema, sqlfiles
 from ragdb.db.connect import libpq_url, sqlalchemy_url
 from ragdb.db.tables import metadata
-from ragdb.errors import DatabaseUnreachable, ExtensionMissing, SchemaAhead, SchemaBehind, SchemaMissing
+from ragdb.errors import ConfigError, DatabaseUnreachable, ExtensionMissing, SchemaAhead, SchemaBehind, SchemaMissing
 from ragdb.testing import FakeEmbedder
 
 pytestmark = pytest.mark.postgres(16, 18)
@@ -135,6 +137,18 @@ def test_upgrade_runs_inside_a_connection_of_the_caller(ragdb_empty_database: Ma
         schema.upgrade(connection)
     assert run(url, "select version_num from ragdb.alembic_version") == [(schema.head(),)]
     engine.dispose()
+
+
+def test_dropping_leaves_nothing_but_the_extension(ragdb_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGDB_DATABASE_URL", ragdb_url)
+    refused = CliRunner().invoke(app, ["db", "drop"])
+    assert isinstance(refused.exception, ConfigError)
+    assert CliRunner().invoke(app, ["db", "drop", "--yes"]).output == "dropped\n"
+    assert CliRunner().invoke(app, ["db", "drop", "--yes"]).output == "nothing to do: there was no schema\n"
+    assert run(ragdb_url, "select to_regnamespace('ragdb')") == [(None,)]
+    assert run(ragdb_url, "select count(*) from pg_extension where extname = 'vector'") == [(1,)]
+    schema.upgrade(ragdb_url)
+    assert run(ragdb_url, "select version_num from ragdb.alembic_version") == [(schema.head(),)]
 
 
 def test_the_models_describe_the_database(ragdb_url: str) -> None:

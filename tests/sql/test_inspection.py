@@ -134,6 +134,16 @@ def test_each_fault_is_found_with_its_fix(rag: RagDB, query: Query, ragdb_url: s
     assert fix in wrong(ragdb_url)[about][1]
 
 
+def test_a_group_whose_members_search_is_no_fault(rag: RagDB, query: Query, ragdb_url: str) -> None:
+    rag.add(Document("a", "Reset the router."))
+    query(
+        "do $$ begin if to_regrole('staff') is null then create role staff; create role alice login in role staff; end if; end $$"
+    )
+    query("grant usage on schema ragdb to alice; grant execute on function ragdb.search to alice")
+    query("select ragdb.grant_collection('help', 'staff')")
+    assert "grant of help to staff" not in wrong(ragdb_url)
+
+
 def test_the_plans_of_a_large_collection_are_looked_at(ragdb_url: str, rag: RagDB, query: Query) -> None:
     for n in range(12):
         rag.add(Document(f"d{n}", f"Page {n} about the router."))

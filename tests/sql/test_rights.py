@@ -350,8 +350,26 @@ def test_runs_of_one_role_that_serves_many_are_kept_apart(world: World, become: 
     for tenant in ("7", "8"):
         seen = become(Person("shop", first=(f"set app.tenant = '{tenant}'",)))
         seen.run("select ragdb.record_run(%(run)s::jsonb)", {"run": json.dumps({**shop, "question": f"of tenant {tenant}"})})
-        assert [r["question"] for r in seen.run("select question from ragdb.run")] == [f"of tenant {tenant}"]
-    assert become(Person("shop")).run("select question from ragdb.run") == []
+        for source in ("run", "list_runs()", "list_runs('help', 1)"):
+            assert [r["question"] for r in seen.run(f"select question from ragdb.{source}")] == [f"of tenant {tenant}"]
+        assert seen.run("select question from ragdb.list_runs('open')") == []
+    for source in ("run", "list_runs()"):
+        assert become(Person("shop")).run(f"select question from ragdb.{source}") == []
+
+
+def test_runs_come_newest_first_in_pages_over_all_collections(
+    world: World, become: Callable[[Person], Seen], query: Query
+) -> None:
+    query("select ragdb.grant_collection('help', 'opener')")
+    seen = become(Person("opener"))
+    ids = []
+    for n in range(6):
+        run = {"collection": ("open", "help")[n % 2], "verb": "search", "question": str(n), "pipeline": {}, "k": 1, "ms": 1}
+        ids += [r["id"] for r in seen.run("select ragdb.record_run(%(run)s::jsonb) as id", {"run": json.dumps(run)})]
+    first = [r["run_id"] for r in seen.run("select run_id from ragdb.list_runs(how_many => 4)")]
+    rest = [r["run_id"] for r in seen.run("select run_id from ragdb.list_runs(how_many => 4, before => %(b)s)", {"b": first[-1]})]
+    assert first + rest == ids[::-1]
+    assert [r["question"] for r in seen.run("select question from ragdb.list_runs('help')")] == ["5", "3", "1"]
 
 
 def test_what_a_role_read_once_goes_with_its_grant(world: World, become: Callable[[Person], Seen], query: Query) -> None:
