@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ragdb import adapters
+from ragdb import adapters, models
 from ragdb.chunkers import Chunking
 from ragdb.db.caller import Caller, Row, SessionCaller, one, value
 from ragdb.db.pool import Database
@@ -42,9 +42,10 @@ class Context:
         self.llm: LLM | None = adapters.resolve_llm(llm, defaults=self.options.get("llm", {})) if llm is not None else None
         if self.llm is not None:
             _window_must_leave_room(self.llm)
-        self.reranker: Reranker | None = (
-            adapters.resolve("rerankers", reranker) if reranker not in (None, "none", "auto") else None
-        )
+        self._given_reranker = reranker
+        self._reranker: Reranker | None = None
+        if reranker is not None and not isinstance(reranker, str):
+            self._reranker = adapters.resolve("rerankers", reranker)
         self._given_embedder = embedder
         self._given_chunker = chunker
         self._given_analyzer = analyzer
@@ -170,6 +171,31 @@ class Context:
         db.call("create_collection", collection=self.collection, model_id=model_id, settings=self.collection_settings())
         if info is None:
             self.check_analyzer(self.info(db))  # another program may have been faster
+
+    def reranker(self, *, asked_for: bool) -> tuple[Reranker | None, str]:
+        """The reranker and a line about it for the trace. `asked_for`: `auto` counts too, and having none is worth a word.
+
+        Errors: UnknownName, MissingExtra, RerankerError where one was named that is not there.
+        """
+        with self._lock:
+            name = self._given_reranker
+            if self._reranker is None and isinstance(name, str) and name not in ("none", "auto"):
+                self._reranker = self._loaded_reranker(name)
+            if self._reranker is None and name == "auto" and asked_for and (cached := models.cached_reranker()):
+                self._reranker = self._loaded_reranker(f"flashrank:{cached}")
+            if self._reranker is None:
+                hint = "none is here; to have one: ragdb fetch-model, or RAGDB_RERANKER" if asked_for and name != "none" else ""
+                return None, hint
+            if name == "auto" and not asked_for:
+                return None, ""
+            return self._reranker, ""
+
+    def _loaded_reranker(self, name: str) -> Reranker:
+        options = self.options.get("reranker", {})
+        found: Reranker = adapters.load(
+            "rerankers", name, defaults={"llm": self.llm, "llm_options": self.options.get("llm", {}), **options}
+        )
+        return found
 
     def chunking(self, db: Caller | None = None) -> Chunking:
         from ragdb.chunkers.markdown import MarkdownChunker

@@ -110,6 +110,10 @@ class EmbedderError(ModelError):
     """The embedder failed, or returned something that cannot be stored."""
 
 
+class RerankerError(ModelError):
+    """The reranker failed, or is not on this machine."""
+
+
 class LLMError(ModelError):
     """The language model failed."""
 

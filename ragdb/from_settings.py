@@ -73,9 +73,10 @@ def arguments(settings: Settings) -> dict[str, Any]:
         "base_url": settings.embedder_base_url,
         "api_key": settings.embedder_api_key and settings.embedder_api_key.get_secret_value(),
     }
+    reranker = {"api_key": settings.reranker_api_key and settings.reranker_api_key.get_secret_value()}
     options = {
         family: {name: value for name, value in given.items() if value is not None}
-        for family, given in (("llm", llm), ("embedder", embedder))
+        for family, given in (("llm", llm), ("embedder", embedder), ("reranker", reranker))
     }
     made = {
         "collection": settings.collection,

@@ -18,7 +18,7 @@ from typing import Any
 from ragdb.context import Context
 from ragdb.db.caller import value
 from ragdb.embedders import embed_query_checked
-from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery, ModelError
+from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery
 from ragdb.ingest.clean import clean_json, clean_text
 from ragdb.runs.record import Recorder
 from ragdb.stages import synthesize
@@ -37,7 +37,10 @@ logger = logging.getLogger("ragdb.run")
 class Pipeline:
     """The settings of one way to answer, storable as JSON.
 
-    `candidates` is the length of every list of every leg; `rrf_k` and `weights` (by leg) go to fuse; `window` is the
+    `candidates` is the length of every list of every leg; `rrf_k` and `weights` (by leg) go to fuse. `rerank`: True,
+    by the RagDB's reranker, or by the one that has been fetched where it says `auto`; False, never; None, where a reranker
+    was given by name or as an object. `rerank_candidates` chunks are scored, what has less than `rerank_min_score` falls,
+    `rerank_weight` below 1 blends with the fused places, `rerank_timeout` is in seconds. `window` is the
     number of neighbours on either side (0: none); `context_tokens` is the budget of an extractive answer (with a
     language model its window decides); `require_evidence` False answers from whatever was found; `temperature` and
     `timeout` (seconds) are for the answer.
@@ -48,7 +51,11 @@ class Pipeline:
     candidates: int = 50
     rrf_k: int = 60
     weights: Mapping[str, float] = field(default_factory=dict)
+    rerank: bool | None = None
     rerank_candidates: int = 20
+    rerank_min_score: float | None = None
+    rerank_weight: float = 1.0
+    rerank_timeout: float = 10.0
     window: int = 1
     context_tokens: int = 3000
     require_evidence: bool = True
@@ -68,6 +75,23 @@ class Pipeline:
             given = getattr(self, name)
             if not isinstance(given, int) or not least <= given <= most:
                 raise ConfigError(f"{name} is {given!r}; it is a whole number from {least} to {most}")
+        for name, low, high in (
+            ("rerank_weight", 0.0, 1.0),
+            ("rerank_timeout", 0.0, 3600.0),
+            ("rerank_min_score", -math.inf, math.inf),
+        ):
+            number = getattr(self, name)
+            if number is None and name == "rerank_min_score":
+                continue
+            if (
+                not isinstance(number, (int, float))
+                or isinstance(number, bool)
+                or not low <= number <= high
+                or math.isnan(number)
+            ):
+                raise ConfigError(f"{name} is {number!r}; it is a number from {low:g} to {high:g}")
+        if self.rerank not in (True, False, None):
+            raise ConfigError(f"rerank is {self.rerank!r}; it is True, False or None")
         if not set(self.weights) <= set(LEGS) or any(
             not isinstance(w, (int, float)) or not 0 <= w < math.inf for w in self.weights.values()
         ):
@@ -138,7 +162,10 @@ class _Run:
         self.where = _filter(where)
         self.wanted = offset + k
         self.depth = _depth(pipeline.candidates, self.wanted)
-        self.keep = max(offset + k, pipeline.rerank_candidates if context.reranker else 0)
+        self.reranker, self.rerank_note = (
+            (None, "") if pipeline.rerank is False else context.reranker(asked_for=bool(pipeline.rerank))
+        )
+        self.keep = max(offset + k, pipeline.rerank_candidates if self.reranker else 0)
         self.db = context.caller(session)
         # The caller's session is one connection: its legs run one after the other.
         self.parallel = session is None
@@ -159,7 +186,6 @@ class _Run:
         if self.context.analyzer is not None:
             self.query = dataclasses.replace(self.query, lexemes=tuple(self.context.analyzer(self.question)))
         self.query = self._embedded()
-        context = self.context
         while True:
             rankings = self._retrieved()
             fused = self._fused(rankings)
@@ -168,7 +194,11 @@ class _Run:
             if self.depth == 1000 or not full or len(fused.hits) >= min(self.wanted, 1000):
                 break
             self.depth = min(self.depth * 2, 1000)
-        if context.reranker is None or not fused.hits:
+        if not fused.hits:
+            return fused
+        if self.reranker is None:
+            if self.rerank_note:
+                self.recorder.took("rerank", "", Outcome(fused, note=self.rerank_note), 0.0)
             return fused
         return self.recorder.stage("rerank", lambda: self._reranked(fused))
 
@@ -230,11 +260,20 @@ class _Run:
         return outcome, (time.perf_counter() - began) * 1000
 
     def _reranked(self, fused: Ranking) -> Outcome[Ranking]:
-        assert self.context.reranker is not None
-        try:
-            return rerank(self.query, fused, self.context.reranker, keep=self.keep)
-        except ModelError as error:
-            return Outcome(fused, note=f"kept the fused order: {error}")
+        assert self.reranker is not None
+        pipeline = self.pipeline
+        outcome = rerank(
+            # the user's own words, whatever was searched with
+            Query(self.question),
+            fused,
+            self.reranker,
+            keep=self.keep,
+            min_score=pipeline.rerank_min_score,
+            weight=pipeline.rerank_weight,
+            rrf_k=pipeline.rrf_k,
+            timeout=pipeline.rerank_timeout,
+        )
+        return dataclasses.replace(outcome, note=", ".join(part for part in (outcome.note, self.rerank_note) if part))
 
     def answered(self, top: Ranking, budget: int) -> tuple[Answer, Sequence[Passage]]:
         """validate, expand, pack, synthesize."""

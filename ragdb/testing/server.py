@@ -21,7 +21,7 @@ from ragdb.testing.fakes import FakeEmbedder
 class Reply:
     """One HTTP answer as it is sent. `delay` seconds before it; `drip` seconds before each byte of the body."""
 
-    body: str
+    body: str | bytes
     status: int = 200
     content_type: str = "application/json"
     delay: float = 0.0
@@ -89,11 +89,11 @@ class Request:
 
 
 class FakeOpenAIServer:
-    """Answers `/v1/chat/completions` and `/v1/embeddings`.
+    """Answers `/v1/chat/completions`, `/v1/embeddings` and `/v1/rerank`.
 
-    `chat` and `embeddings`: one answer for every request, or a list, one a request, the last one repeated. A text is
-    what the model says (None: no content), a Reply is sent as it is, a function gets the request's JSON. Without
-    `embeddings` the vectors are FakeEmbedder's. `requests` records what came.
+    `chat`, `embeddings`, `rerank`: one answer for every request, or a list, one a request, the last one repeated. A text
+    is what the model says (None: no content), a Reply is sent as it is, a function gets the request's JSON. Without
+    `embeddings` the vectors are FakeEmbedder's. `requests` records what came. A GET is answered as a POST is.
     """
 
     def __init__(
@@ -101,10 +101,15 @@ class FakeOpenAIServer:
         *,
         chat: Answer | Sequence[Answer] = "A fake answer [1].",
         embeddings: Answer | Sequence[Answer] = None,
+        rerank: Answer | Sequence[Answer] = None,
         dimension: int = 8,
     ) -> None:
         self.requests: list[Request] = []
-        self._scripts = {"/v1/chat/completions": _script(chat), "/v1/embeddings": _script(embeddings)}
+        self._scripts = {
+            "/v1/chat/completions": _script(chat),
+            "/v1/embeddings": _script(embeddings),
+            "/v1/rerank": _script(rerank),
+        }
         self._embedder = FakeEmbedder(dimension)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -177,8 +182,10 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True  # the client went away: what a test of timeouts wants
 
+    do_GET = do_POST
+
     def _send(self, reply: Reply) -> None:
-        data = reply.body.encode("utf-8")
+        data = reply.body.encode("utf-8") if isinstance(reply.body, str) else reply.body
         self.send_response(reply.status)
         self.send_header("content-type", reply.content_type)
         self.send_header("content-length", str(len(data) + (100 if reply.cut else 0)))

@@ -67,7 +67,7 @@ def test_a_home_with_a_tilde_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_p
         ("RAGDB_LLM_CONTEXT_WINDOW", "8k", "whole number of tokens"),
         ("RAGDB_LLM_CONTEXT_WINDOW", "0", "1 or more"),
         ("RAGDB_LLM_MAX_TOKENS", "-1", "1 or more"),
-        ("RAGDB_RERANKER", "yes", "auto, none, or module:model"),
+        ("RAGDB_RERANKER", "yes", "auto, none, llm, or module:model"),
         ("RAGDB_COLLECTION", "two\nlines", "one line"),
     ],
 )
