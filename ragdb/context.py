@@ -14,7 +14,7 @@ from ragdb.chunkers import Chunking
 from ragdb.db.caller import Caller, Row, SessionCaller, one, value
 from ragdb.db.pool import Database
 from ragdb.errors import ConfigError, ContextTooSmall, EmbedderMismatch, NoEmbedder
-from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker
+from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker, Rewriter
 
 _CHUNK_TOKENS = 256
 # What a jsonb cannot hold.
@@ -53,6 +53,9 @@ class Context:
         self._lock = threading.RLock()
         self._legs: ThreadPoolExecutor | None = None
         self._legs_pid = 0
+        self._rewriting: ThreadPoolExecutor | None = None
+        self._rewriting_pid = 0
+        self._rewriters: dict[str, Rewriter] = {}
         self._ensured = False
         self.written = 0  # chunks since the last look at the lexical statistics
         self.counted = 0
@@ -66,6 +69,27 @@ class Context:
                 self._legs = ThreadPoolExecutor(max_workers=self.database.max_size, thread_name_prefix="ragdb-leg")
                 self._legs_pid = os.getpid()
             return self._legs
+
+    @property
+    def rewriting(self) -> ThreadPoolExecutor:
+        """Threads that wait for language models, apart from those that hold connections."""
+        with self._lock:
+            if self._rewriting is None or self._rewriting_pid != os.getpid():
+                self._rewriting = ThreadPoolExecutor(max_workers=32, thread_name_prefix="ragdb-rewrite")
+                self._rewriting_pid = os.getpid()
+            return self._rewriting
+
+    def rewriter(self, name: str) -> Rewriter:
+        """The rewriter `name`, by the language model of the answers unless it names another one.
+
+        Errors: UnknownName, ConfigError where there is no language model.
+        """
+        with self._lock:
+            if name not in self._rewriters:
+                self._rewriters[name] = adapters.load(
+                    "rewriters", name, defaults={"llm": self.llm, "llm_options": self.options.get("llm", {})}
+                )
+            return self._rewriters[name]
 
     def caller(self, session: Any = None) -> Caller:
         """The caller's own transaction, or ragdb's pool."""
@@ -212,8 +236,11 @@ class Context:
     def close(self) -> None:
         with self._lock:
             legs, self._legs = self._legs, None
+            rewriting, self._rewriting = self._rewriting, None
         if legs is not None and self._legs_pid == os.getpid():
             legs.shutdown(wait=True)
+        if rewriting is not None and self._rewriting_pid == os.getpid():
+            rewriting.shutdown(wait=False, cancel_futures=True)  # a model that hangs would hold the program
         self.database.close()
 
 

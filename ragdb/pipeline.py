@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragdb.context import Context
-from ragdb.db.caller import value
-from ragdb.embedders import embed_query_checked
-from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery
+from ragdb.db.caller import from_json, value
+from ragdb.embedders import embed_checked, embed_query_checked
+from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery, RagDBError
 from ragdb.ingest.clean import clean_json, clean_text
 from ragdb.runs.record import Recorder
 from ragdb.stages import synthesize
@@ -27,15 +27,23 @@ from ragdb.stages.fuse import fuse
 from ragdb.stages.pack import pack
 from ragdb.stages.rerank import rerank
 from ragdb.stages.retrieve import LEGS, retrieve
+from ragdb.stages.rewrite import kept, rewrite
+from ragdb.stages.route import Route, route, without
 from ragdb.stages.validate import evident
-from ragdb.types import Answer, AnswerMode, Outcome, Passage, Query, Ranking, SearchResult
+from ragdb.types import Answer, AnswerMode, Message, Outcome, Passage, Query, Ranking, SearchResult
 
 logger = logging.getLogger("ragdb.run")
+
+_Queries = Outcome[tuple[Query, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """The settings of one way to answer, storable as JSON.
+
+    `route`: greetings are answered without a search, and which rewriters suit the question is decided by rules.
+    `rewrite` names rewriters (reword, multi, hyde, stepback, terms, decompose, condense); they need a language model, run
+    beside each other and have `rewrite_timeout` seconds together.
 
     `candidates` is the length of every list of every leg; `rrf_k` and `weights` (by leg) go to fuse. `rerank`: True,
     by the RagDB's reranker, or by the one that has been fetched where it says `auto`; False, never; None, where a reranker
@@ -47,6 +55,9 @@ class Pipeline:
     """
 
     name: str = "custom"
+    route: bool = False
+    rewrite: tuple[str, ...] = ()
+    rewrite_timeout: float = 15.0
     legs: tuple[str, ...] = ("lexical", "semantic")
     candidates: int = 50
     rrf_k: int = 60
@@ -75,7 +86,12 @@ class Pipeline:
             given = getattr(self, name)
             if not isinstance(given, int) or not least <= given <= most:
                 raise ConfigError(f"{name} is {given!r}; it is a whole number from {least} to {most}")
+        if isinstance(self.rewrite, str) or not all(isinstance(name, str) and name for name in self.rewrite):
+            raise ConfigError(f"rewrite is {self.rewrite!r}; it is a list of names, such as ('reword', 'multi')")
+        if not isinstance(self.route, bool):
+            raise ConfigError(f"route is {self.route!r}; it is True or False")
         for name, low, high in (
+            ("rewrite_timeout", 0.0, 3600.0),
             ("rerank_weight", 0.0, 1.0),
             ("rerank_timeout", 0.0, 3600.0),
             ("rerank_min_score", -math.inf, math.inf),
@@ -98,7 +114,8 @@ class Pipeline:
             raise ConfigError(f"weights is {dict(self.weights)}; it maps {', '.join(LEGS)} to numbers of at least 0")
 
     def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "legs": list(self.legs), "weights": dict(self.weights)}
+        lists = {"legs": list(self.legs), "rewrite": list(self.rewrite)}
+        return {**dataclasses.asdict(self), **lists, "weights": dict(self.weights)}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Pipeline:
@@ -106,7 +123,8 @@ class Pipeline:
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(given.keys() - known):
             raise ConfigError(f"a pipeline has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")
-        return cls(**{**given, "legs": tuple(given.get("legs", LEGS))})
+        lists = {"legs": tuple(given.get("legs", LEGS)), "rewrite": tuple(given.get("rewrite", ()))}
+        return cls(**{**given, **lists})
 
 
 def search(
@@ -117,22 +135,33 @@ def search(
     k: int,
     offset: int = 0,
     where: Mapping[str, Any] | None = None,
+    history: Sequence[Message] = (),
     session: Any = None,
 ) -> SearchResult:
     """The `k` best chunks after the first `offset`; see RagDB.search."""
-    run = _Run(context, pipeline, "search", question, k=k, offset=offset, where=where, session=session)
+    run = _Run(context, pipeline, "search", question, k=k, offset=offset, where=where, history=history, session=session)
     ranking = run.found()
     return SearchResult(run.stored(), ranking.hits[offset : offset + k], tuple(run.recorder.stages))
 
 
 def ask(
-    context: Context, pipeline: Pipeline, question: str, *, k: int, where: Mapping[str, Any] | None = None, session: Any = None
+    context: Context,
+    pipeline: Pipeline,
+    question: str,
+    *,
+    k: int,
+    where: Mapping[str, Any] | None = None,
+    history: Sequence[Message] = (),
+    session: Any = None,
 ) -> Answer:
     """The answer to a question from its `k` best chunks; see RagDB.ask."""
-    run = _Run(context, pipeline, "ask", question, k=k, offset=0, where=where, session=session)
+    run = _Run(context, pipeline, "ask", question, k=k, offset=0, where=where, history=history, session=session)
     # Before any work: a prompt that cannot fit is known now.
     budget = synthesize.room(run.question, context.llm) if context.llm else pipeline.context_tokens
-    answer, shown = run.answered(Ranking.of(run.found().hits[:k], "kept"), budget)
+    answer = run.not_searched()
+    shown: Sequence[Passage] = ()
+    if answer is None:
+        answer, shown = run.answered(Ranking.of(run.found().hits[:k], "kept"), budget)
     return dataclasses.replace(answer, run_id=run.stored(answer, shown), stages=tuple(run.recorder.stages))
 
 
@@ -149,6 +178,7 @@ class _Run:
         k: int,
         offset: int,
         where: Mapping[str, Any] | None,
+        history: Sequence[Message],
         session: Any,
     ) -> None:
         if not isinstance(question, str) or not question.strip():
@@ -169,8 +199,12 @@ class _Run:
         self.db = context.caller(session)
         # The caller's session is one connection: its legs run one after the other.
         self.parallel = session is None
-        self.fresh = False  # the question's vector was made now, and is worth keeping
-        self.query = Query(self.question)
+        self.history = _history(history)
+        self.fresh: dict[str, tuple[float, ...]] = {}  # vectors made now, worth keeping, by what they are known as
+        self.rewritten: dict[str, list[dict[str, Any]]] = {}  # queries made now, by the key of their cache
+        self.query = Query(self.question)  # searched with; another one than the question's where a follow-up was condensed
+        self.queries: list[Query] = []
+        self.route = Route("simple", "")
         self.info = context.info(self.db)
         if self.info is None:
             logger.warning("collection %r has no documents yet", context.collection)
@@ -180,12 +214,13 @@ class _Run:
         )
 
     def found(self) -> Ranking:
-        """retrieve, fuse and, where there is a reranker, rerank."""
+        """route, rewrite, retrieve, fuse and, where there is a reranker, rerank."""
         if self.info is None:
             return Ranking((), (), "fused")
-        if self.context.analyzer is not None:
-            self.query = dataclasses.replace(self.query, lexemes=tuple(self.context.analyzer(self.question)))
-        self.query = self._embedded()
+        self._routed()
+        further = self._further()
+        self.queries = self._searchable([self.query, *further])
+        self.query = self.queries[0]
         while True:
             rankings = self._retrieved()
             fused = self._fused(rankings)
@@ -202,38 +237,128 @@ class _Run:
             return fused
         return self.recorder.stage("rerank", lambda: self._reranked(fused))
 
-    def _embedded(self) -> Query:
-        """The question with its vector: the one kept from an earlier run, or a new one."""
+    def _routed(self) -> None:
+        """What kind of question it is, decided once."""
+        if not self.pipeline.route or self.route.reason:
+            return
+        began = time.perf_counter()
+        outcome = route(self.question, history=bool(self.history))
+        self.route = outcome.value
+        # Where nothing hangs on it, it is no step of the question's way.
+        if self.route.kind != "simple" or self.pipeline.rewrite:
+            self.recorder.took("route", "rules", outcome, (time.perf_counter() - began) * 1000)
+
+    def not_searched(self) -> Answer | None:
+        """The answer to what needs no search; None where one is needed."""
+        self._routed()
+        mode: AnswerMode = "llm" if self.context.llm else "extractive"
+        if self.route.kind not in ("no_retrieval", "said_before"):
+            return None
+        words = self.route.kind
+        return self.recorder.stage("synthesize", lambda: synthesize.fixed(self.question, words, "no_retrieval", mode), name=mode)
+
+    def _further(self) -> list[Query]:
+        """What the rewriters made of the question. A condensed follow-up takes the place of the question in the search."""
+        until = time.monotonic() + self.pipeline.rewrite_timeout
+        names, left_out = without(self.pipeline.rewrite, self.route)
+        for name in left_out:
+            self.recorder.took("rewrite", name, Outcome((), note=f"left out: {self.route.reason}"), 0.0)
+        if names:
+            names = tuple(dict.fromkeys((*names, *self.route.add)))
+        if "condense" in names and self.history:
+            for query in self._rewrites(["condense"], until):
+                self.query = Query(query.text, origin="condense")
+        return self._rewrites([name for name in names if name != "condense"], until)
+
+    def _rewrites(self, names: Sequence[str], until: float) -> list[Query]:
+        """The queries of several rewriters, run beside each other, in the order of their names."""
+        running = [(name, time.perf_counter(), *self._rewriting(name, until)) for name in names]
+        found: list[Query] = []
+        for name, began, pending, key in running:
+            outcome = pending if isinstance(pending, Outcome) else self._waited(pending, until)
+            outcome = dataclasses.replace(outcome, value=tuple(_cleaned(query) for query in outcome.value))
+            if key and outcome.value:
+                self.rewritten[key] = [{"text": q.text, "legs": list(q.legs) if q.legs else None} for q in outcome.value]
+            self.recorder.took("rewrite", name, outcome, (time.perf_counter() - began) * 1000)
+            found += outcome.value
+        return found
+
+    def _rewriting(self, name: str, until: float) -> tuple[Future[_Queries] | _Queries, str]:
+        """A rewriter at work, with the key to keep its result by, or what is known already."""
+        try:
+            rewriter = self.context.rewriter(name)
+        except RagDBError as error:
+            return Outcome((), note=f"left out: {error}"), ""
+        key = rewriter.cache_key(self.query, self.history) if hasattr(rewriter, "cache_key") else ""
+        known = from_json(value(self.db.call("known_rewrite", key=key))) if key else None
+        if known:
+            origin = name.partition(":")[0]
+            queries = [Query(q["text"], origin=origin, legs=tuple(q["legs"]) if q["legs"] else None) for q in known]
+            outcome = kept(self.query, queries, name)
+            return dataclasses.replace(outcome, note=f"{outcome.note} (from an earlier run)"), ""
+        timeout = max(0.0, until - time.monotonic())
+        return self.context.rewriting.submit(rewrite, self.query, rewriter, self.history, name=name, timeout=timeout), key
+
+    def _waited(self, pending: Future[_Queries], until: float) -> _Queries:
+        try:
+            # A moment more than the model was given, which then says itself that it was late.
+            return pending.result(max(0.0, until - time.monotonic()) + 0.5)
+        except TimeoutError:
+            pending.cancel()
+            return Outcome((), note=f"left out: not done in {self.pipeline.rewrite_timeout:g} s")
+
+    def _searchable(self, queries: Sequence[Query]) -> list[Query]:
+        """Each query with its words and its vector, as far as its legs want them."""
+        return [self._embedded(self._analyzed(query)) for query in queries]
+
+    def _analyzed(self, query: Query) -> Query:
+        analyzer = self.context.analyzer
+        return query if analyzer is None else dataclasses.replace(query, lexemes=tuple(analyzer(query.text)))
+
+    def _embedded(self, query: Query) -> Query:
+        """A query with its vector: the one kept from an earlier run, or a new one."""
         assert self.info is not None
-        if "semantic" not in self.pipeline.legs:
-            return self.query
+        if "semantic" not in self._legs_of(query):
+            return query
         embedder = self.context.embedder(self.db)
-        known = value(self.db.call("known_query_vector", question=self.question, model_id=self.info["model_id"]))
+        as_passage = query.origin == "hyde"
+        known_as = f"passage: {query.text}" if as_passage else query.text
+        known = value(self.db.call("known_query_vector", question=known_as, model_id=self.info["model_id"]))
         if known is not None:
-            return dataclasses.replace(self.query, vector=tuple(known))
+            return dataclasses.replace(query, vector=tuple(known))
         began = time.perf_counter()
         try:
-            vector = embed_query_checked(embedder, self.question)
+            vector = embed_checked(embedder, [query.text])[0] if as_passage else embed_query_checked(embedder, query.text)
         except EmbedderError as error:
-            # The lexical leg can answer alone; the trace says that it did.
+            # The other lists can answer alone; the trace says that they did.
             if "lexical" not in self.pipeline.legs:
                 raise
             self.recorder.usage["embedder_failed"] = str(error)
-            return self.query
-        self.fresh = True
-        self.recorder.usage["embed_ms"] = round((time.perf_counter() - began) * 1000, 2)
-        return dataclasses.replace(self.query, vector=tuple(vector))
+            return query
+        self.fresh[known_as] = tuple(vector)
+        took = (time.perf_counter() - began) * 1000
+        self.recorder.usage["embed_ms"] = round(self.recorder.usage.get("embed_ms", 0.0) + took, 2)
+        return dataclasses.replace(query, vector=tuple(vector))
+
+    def _legs_of(self, query: Query) -> tuple[str, ...]:
+        return tuple(leg for leg in self.pipeline.legs if query.legs is None or leg in query.legs)
 
     def _retrieved(self) -> list[Ranking]:
-        """One ranking a leg, in parallel on a pooled connection each."""
-        legs = [leg for leg in self.pipeline.legs if leg != "semantic" or self.query.vector is not None]
-        if self.parallel and len(legs) > 1:
-            futures: list[Future[tuple[Outcome[Ranking], float]]] = [self.context.legs.submit(self._leg, leg) for leg in legs]
+        """One ranking for each query and leg, in parallel on a pooled connection each."""
+        lists = [
+            (number, query, leg)
+            for number, query in enumerate(self.queries)
+            for leg in self._legs_of(query)
+            if leg != "semantic" or query.vector is not None
+        ]
+        if self.parallel and len(lists) > 1:
+            futures: list[Future[tuple[Outcome[Ranking], float]]] = [self.context.legs.submit(self._leg, *one) for one in lists]
             results = [future.result() for future in futures]
         else:
-            results = [self._leg(leg) for leg in legs]
-        for leg, (outcome, ms) in zip(legs, results, strict=True):
-            self.recorder.took("retrieve", leg, outcome, ms)
+            results = [self._leg(*one) for one in lists]
+        for (number, query, leg), (outcome, ms) in zip(lists, results, strict=True):
+            text = None if query.text == self.question else query.text
+            self.recorder.took("retrieve", f"{leg}/{number}" if number else leg, outcome, ms, query=text)
         if "embedder_failed" in self.recorder.usage:
             self.recorder.took(
                 "retrieve", "semantic", Outcome(None, note=f"left out: {self.recorder.usage['embedder_failed']}"), 0.0
@@ -254,9 +379,11 @@ class _Run:
             ),
         )
 
-    def _leg(self, leg: str) -> tuple[Outcome[Ranking], float]:
+    def _leg(self, number: int, query: Query, leg: str) -> tuple[Outcome[Ranking], float]:
         began = time.perf_counter()
-        outcome = retrieve(self.db, self.query, leg, collection=self.context.collection, candidates=self.depth, where=self.where)
+        outcome = retrieve(
+            self.db, query, leg, collection=self.context.collection, candidates=self.depth, where=self.where, number=number
+        )
         return outcome, (time.perf_counter() - began) * 1000
 
     def _reranked(self, fused: Ranking) -> Outcome[Ranking]:
@@ -307,8 +434,19 @@ class _Run:
         if self.info is None:
             return None
         # Not in the caller's transaction: until its end, everybody who asks the same would wait for its row.
-        vector = self.query.vector if self.parallel and self.fresh else None
-        return self.recorder.store(self.db, answer=answer, passages=shown, vector=vector, model=self.info["model"] or "")
+        vectors, rewrites = (self.fresh, self.rewritten) if self.parallel else ({}, {})
+        model = self.info["model"] or ""
+        return self.recorder.store(self.db, answer=answer, passages=shown, vectors=vectors, rewrites=rewrites, model=model)
+
+
+def _cleaned(query: Query) -> Query:
+    return dataclasses.replace(query, text=clean_text(query.text)[0].strip())
+
+
+def _history(history: Sequence[Message]) -> tuple[Message, ...]:
+    if isinstance(history, str) or not all(isinstance(message, Message) for message in history):
+        raise ConfigError("history is what was said before, as messages: [Message('user', '...'), Message('assistant', '...')]")
+    return tuple(history)
 
 
 def _filter(where: Mapping[str, Any] | None) -> dict[str, Any]:

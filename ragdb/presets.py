@@ -5,9 +5,16 @@ from __future__ import annotations
 from ragdb.pipeline import Pipeline
 
 #: Vector search alone, no neighbours: what most first projects do. For comparison.
-naive = Pipeline(name="naive", legs=("semantic",), window=0)
+naive = Pipeline(name="naive", legs=("semantic",), window=0, rerank=False)
 
 #: Both legs, fused, with a neighbour on either side. The default.
-hybrid = Pipeline(name="hybrid")
+hybrid = Pipeline(name="hybrid", route=True)
 
-PRESETS = {pipeline.name: pipeline for pipeline in (naive, hybrid)}
+#: `hybrid` with the question reworded beside it and the best chunks reranked. Needs a language model and a reranker; without
+#: either it does without, and the trace says so.
+advanced = Pipeline(name="advanced", route=True, rewrite=("condense", "reword"), rerank=True)
+
+#: `advanced` with four variants of the question, each a list of its own in both legs: RAG-Fusion.
+rag_fusion = Pipeline(name="rag_fusion", route=True, rewrite=("condense", "reword", "multi"), rerank=True)
+
+PRESETS = {pipeline.name: pipeline for pipeline in (naive, hybrid, advanced, rag_fusion)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from ragdb.pipeline import Pipeline
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker
 from ragdb.runs import explain as explanations
 from ragdb.runs.explain import Explanation
-from ragdb.types import Added, Answer, Document, SearchResult, StoredDocument
+from ragdb.types import Added, Answer, Document, Message, SearchResult, StoredDocument
 
 T = TypeVar("T")
 
@@ -110,16 +110,18 @@ class RagDB:
         k: int = 10,
         offset: int = 0,
         where: Mapping[str, Any] | None = None,
+        history: Sequence[Message] = (),
         session: Any = None,
         pipeline: Pipeline | None = None,
     ) -> SearchResult:
         """The `k` best chunks for a question after the first `offset`, best first; active documents unless `where` differs.
 
         With `session` the search reads in that transaction: its own changes of status and metadata and its deletions
-        count, new text does once it is embedded. Raises EmptyQuery, BadFilter.
+        count, new text does once it is embedded. `history` is what was said before, oldest first, for pipelines that
+        condense a follow-up. Raises EmptyQuery, BadFilter.
         """
         return pipelines.search(
-            self.context, pipeline or self.pipeline, question, k=k, offset=offset, where=where, session=session
+            self.context, pipeline or self.pipeline, question, k=k, offset=offset, where=where, history=history, session=session
         )
 
     def ask(
@@ -128,6 +130,7 @@ class RagDB:
         *,
         k: int = 6,
         where: Mapping[str, Any] | None = None,
+        history: Sequence[Message] = (),
         session: Any = None,
         pipeline: Pipeline | None = None,
     ) -> Answer:
@@ -135,7 +138,9 @@ class RagDB:
 
         Raises EmptyQuery, BadFilter, ContextTooSmall. A failing language model is an outcome (`llm_failed`), no error.
         """
-        return pipelines.ask(self.context, pipeline or self.pipeline, question, k=k, where=where, session=session)
+        return pipelines.ask(
+            self.context, pipeline or self.pipeline, question, k=k, where=where, history=history, session=session
+        )
 
     def explain(self, run_id: int, *, top: int = 10) -> Explanation:
         """The funnel of a recorded run: every stage with its first `top` chunks, and what fell and why."""

@@ -60,6 +60,8 @@ grant execute on function
   ragdb.run_citations(bigint),
   ragdb.known_query_vector(text, bigint),
   ragdb.keep_query_vector(text, text, double precision[]),
+  ragdb.known_rewrite(text, interval),
+  ragdb.keep_rewrite(text, jsonb),
   ragdb.record_run(jsonb)
   to ragdb_reader, ragdb_writer;
 

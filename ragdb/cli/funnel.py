@@ -60,10 +60,13 @@ def _numbers(names: Sequence[str]) -> Iterator[str]:
 
 def print_funnel(explanation: Explanation, *, top: int) -> None:
     """Prints every stage with its first `top` chunks: rank, score, label, snippet."""
+    from ragdb.runs.record import WITHOUT_CHUNKS
+
     room = width()
     for stage in stages(explanation):
         name = f" {stage.name}" if stage.name else ""
-        came_out = "" if stage.stage == "synthesize" and not stage.out else f" -> {_chunks(stage)}"
+        silent = stage.stage in WITHOUT_CHUNKS or (stage.stage == "synthesize" and not stage.out)
+        came_out = "" if silent else f" -> {_chunks(stage)}"
         remark = f"  {stage.note}" if stage.note else ""
         say(f"{bold(f'{stage.number} {stage.stage}{name}')}{came_out}  {dim(f'({stage.ms:.0f} ms){remark}')}")
         for row in stage.out[:top]:

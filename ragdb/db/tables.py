@@ -393,6 +393,21 @@ class QueryVector(Base):
     created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was made")
 
 
+class Rewrite(Base):
+    __tablename__ = "rewrite"
+    __table_args__ = (
+        CheckConstraint("jsonb_typeof(queries) = 'array'", name="queries"),
+        Index("rewrite_created_at_idx", "created_at"),
+        {"comment": "What rewriters made of questions, by role: a question asked again costs no call. Deleting from it is safe."},
+    )
+    asked_by: Mapped[str] = mapped_column(Text, primary_key=True, comment="database role that asked")
+    key_hash: Mapped[bytes] = mapped_column(
+        LargeBinary, primary_key=True, comment="sha256 of rewriter, model and prompt with the question in it"
+    )
+    queries: Mapped[list[Any]] = mapped_column(JSONB, nullable=False, comment='[{"text", "legs"}], as the rewriter made them')
+    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was made")
+
+
 class Job(Base):
     __tablename__ = "job"
     __table_args__ = (

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from ragdb.llms.think import strip_think
 
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(strict=False)  # a line end inside a text is no reason to lose it
+_BULLET = re.compile(r"^(?:[-*\u30fb\u2022]|\(?\d{1,2}[.)\u3001:])\s*")
 
 
 def json_value(text: str | None) -> Any:
@@ -27,3 +30,33 @@ def json_value(text: str | None) -> Any:
 def _next(text: str, start: int) -> int:
     found = [place for mark in "{[" if (place := text.find(mark, start)) >= 0]
     return min(found, default=-1)
+
+
+def texts(reply: str | None, *, most: int) -> list[str]:
+    """The texts that a model was asked for: of a list in JSON, else of lines; each once, at most `most`.
+
+    Empty where nothing was written, where JSON was begun and broke off, or where a page came instead.
+    """
+    value = json_value(reply)
+    if value is None:
+        plain = strip_think(reply or "").strip()
+        # what looks like JSON and is none, or a page of a proxy, is no query
+        if any(mark in plain for mark in "{}[]<") or "```" in plain:
+            return []
+        value = [_BULLET.sub("", line.strip()) for line in plain.splitlines()]
+    found: dict[str, None] = {}
+    for item in _strings(value):
+        text = " ".join(item.replace("\x00", " ").split())
+        if text:
+            found.setdefault(text)
+    return list(found)[:most]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        yield from (item for item in value if isinstance(item, str))
+    elif isinstance(value, dict):
+        for part in [value["queries"]] if "queries" in value else value.values():
+            yield from _strings(part if isinstance(part, (str, list)) else None)

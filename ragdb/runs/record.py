@@ -16,6 +16,8 @@ logger = logging.getLogger("ragdb.run")
 
 T = TypeVar("T")
 _LOGGED = 10
+#: Stages that decide and write, and have no chunks to show.
+WITHOUT_CHUNKS = ("route", "rewrite")
 _SNIPPET = 90
 
 
@@ -84,9 +86,19 @@ class Recorder:
                 )
 
     def store(
-        self, db: Caller, *, answer: Answer | None = None, passages: Sequence[Passage] = (), vector: Any = None, model: str = ""
+        self,
+        db: Caller,
+        *,
+        answer: Answer | None = None,
+        passages: Sequence[Passage] = (),
+        vectors: Mapping[str, Sequence[float]] | None = None,
+        rewrites: Mapping[str, Sequence[Any]] | None = None,
+        model: str = "",
     ) -> int | None:
-        """Stores the run and returns its id; None, with a warning, where that failed: no answer is lost for its trace."""
+        """Stores the run and returns its id; None, with a warning, where that failed: no answer is lost for its trace.
+
+        `vectors` (by their text) and `rewrites` (by their key) are kept beside it, for who asks the same again.
+        """
         self._log()
         run = {
             **self._head,
@@ -100,8 +112,10 @@ class Recorder:
             "citations": [_citation_row(c) for c in answer.citations] if answer else [],
         }
         try:
-            if vector is not None:
-                db.call("keep_query_vector", question=self._head["question"], model=model, numbers=list(vector))
+            for text, vector in (vectors or {}).items():
+                db.call("keep_query_vector", question=text, model=model, numbers=list(vector))
+            for key, queries in (rewrites or {}).items():
+                db.call("keep_rewrite", key=key, queries={"queries": list(queries)})
             run_id = value(db.call("record_run", run=run))
         except psycopg.Error as error:
             logger.warning("the run could not be recorded: %s", error)
@@ -124,7 +138,8 @@ def header(trace: StageTrace, number: str) -> str:
     """`2b retrieve semantic -> 5 chunks  (12 ms)`, with the stage's note."""
     name = f" {trace.name}" if trace.name else ""
     note = f"  {trace.note}" if trace.note else ""
-    return f"{number} {trace.stage}{name} -> {len(trace.chunk_ids)} chunks  ({trace.ms:.0f} ms){note}"
+    made = "" if trace.stage in WITHOUT_CHUNKS else f" -> {len(trace.chunk_ids)} chunks"
+    return f"{number} {trace.stage}{name}{made}  ({trace.ms:.0f} ms){note}"
 
 
 def _snippet(text: str) -> str:

@@ -25,8 +25,13 @@ _QUOTE_LENGTH = 400
 
 
 def no_answer(question: str, outcome: AnswerOutcome, mode: AnswerMode) -> Outcome[Answer]:
+    """The sentence that goes with an outcome."""
+    return fixed(question, outcome, outcome, mode)
+
+
+def fixed(question: str, words: str, outcome: AnswerOutcome, mode: AnswerMode) -> Outcome[Answer]:
     """A fixed sentence in the question's language; costs no call."""
-    return Outcome(Answer(None, message(outcome, language_of(question)), outcome, mode, question=question), note=outcome)
+    return Outcome(Answer(None, message(words, language_of(question)), outcome, mode, question=question), note=outcome)
 
 
 def nothing(question: str, mode: AnswerMode, *, waiting: int) -> Outcome[Answer]:

@@ -1,0 +1,71 @@
+"""What all rewriters share: one prompt, one call, a list of texts back, read with patience."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+from ragdb import adapters
+from ragdb.adapters import sendable
+from ragdb.errors import ConfigError, LLMError
+from ragdb.llms.replies import texts
+from ragdb.prompts import language_of, template
+from ragdb.protocols import LLM
+from ragdb.types import Message, Query
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {"queries": {"type": "array", "items": {"type": "string"}}},
+    "required": ["queries"],
+    "additionalProperties": False,
+}
+_SAID = 6  # of what was said before, the last so many messages
+_SAID_LENGTH = 1000
+
+
+class Prompted:
+    """A rewriter whose work is its prompt. Subclasses say the name of the prompt, how many texts, and for which legs."""
+
+    prompt: ClassVar[str]
+    most: ClassVar[int] = 1
+    longest: ClassVar[int] = 400  # characters of a text: what is longer is no query
+    legs: ClassVar[tuple[str, ...] | None] = None
+    temperature: ClassVar[float] = 0.0
+    max_tokens: ClassVar[int] = 256
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+        self.name = f"{self.prompt}:{llm.name}"
+
+    @classmethod
+    def load(cls, model: str = "", *, llm: LLM | None = None, llm_options: Any = None) -> Self:
+        """By the language model of the answers (`llm`), or by another one: `multi:openai:NAME`."""
+        if model:
+            return cls(adapters.load_llm(model, defaults=llm_options or {}))
+        if llm is None:
+            raise ConfigError(f"{cls.prompt} needs a language model: RAGDB_LLM, RagDB(..., llm=...), or {cls.prompt}:openai:NAME")
+        return cls(llm)
+
+    def cache_key(self, question: Query, history: Sequence[Message]) -> str:
+        """What the result depends on, as text: another prompt or model is another key."""
+        prompt = hashlib.sha256(self._filled(question.text, history).encode("utf-8", "replace")).hexdigest()
+        return f"{self.name}\x1f{prompt}".replace("\x00", " ")
+
+    def rewrite(self, question: Query, history: Sequence[Message], *, deadline: float | None = None) -> list[Query]:
+        """One call. Raises LLMError where it fails, or where nothing that can be searched with was written."""
+        reply = self._llm.complete(
+            [Message("user", self._filled(question.text, history))],
+            schema=_SCHEMA,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            deadline=deadline,
+        )
+        found = [text for text in texts(reply.text, most=self.most) if len(text) <= self.longest]
+        if not found:
+            raise LLMError(f"nothing to search with in {' '.join((reply.text or '').split())[:80]!r}")
+        return [Query(text, origin=self.prompt, legs=self.legs) for text in found]
+
+    def _filled(self, question: str, history: Sequence[Message]) -> str:
+        said = "\n".join(f"{m.role}: {' '.join(m.content.split())[:_SAID_LENGTH]}" for m in history[-_SAID:])
+        return template(self.prompt, language_of(question)).substitute(question=sendable(question), history=sendable(said))

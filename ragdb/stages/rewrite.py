@@ -1,0 +1,46 @@
+"""rewrite: the question to further search queries. Searched with and nothing else; a rewriter that fails costs one call."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import logging
+from collections.abc import Sequence
+
+from ragdb.protocols import Rewriter
+from ragdb.types import Message, Outcome, Query
+
+logger = logging.getLogger("ragdb.run")
+
+_MOST = 12  # queries of one rewriter, whoever wrote it
+
+
+def rewrite(
+    question: Query, rewriter: Rewriter, history: Sequence[Message], *, name: str, timeout: float
+) -> Outcome[tuple[Query, ...]]:
+    """What one rewriter makes of the question, without what repeats it; () where it fails, and the note says why."""
+    timed = "deadline" in inspect.signature(rewriter.rewrite).parameters
+    try:
+        made = rewriter.rewrite(question, history, **({"deadline": timeout} if timed else {}))
+        queries = [query for query in made if query.text.strip()]
+    except Exception as error:  # noqa: BLE001  whatever a rewriter does: the question itself is searched with too
+        logger.warning("rewriter %s failed: %s: %s", name, type(error).__name__, error)
+        return Outcome((), note=f"left out: {str(error) or type(error).__name__}")
+    return kept(question, queries, name)
+
+
+def kept(question: Query, queries: Sequence[Query], name: str) -> Outcome[tuple[Query, ...]]:
+    """Each query once, at most twelve; not what is searched already."""
+    found: dict[tuple[str, tuple[str, ...] | None], Query] = {}
+    for query in queries:
+        same = _bare(query.text) == _bare(question.text)
+        if not same:
+            found.setdefault((_bare(query.text), query.legs), dataclasses.replace(query, origin=query.origin or name))
+    chosen = tuple(found.values())[:_MOST]
+    if not chosen:
+        return Outcome((), note="nothing but the question again")
+    return Outcome(chosen, note="; ".join(repr(query.text) for query in chosen))
+
+
+def _bare(text: str) -> str:
+    return "".join(text.casefold().split()).rstrip("?？。.!！")

@@ -1,0 +1,225 @@
+"""Rewriting and routing in a pipeline: more lists, the user's own words everywhere else, and faults that cost nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from ragdb import Document, Pipeline, RagDB, presets
+from ragdb.testing import FakeEmbedder, FakeLLM
+from ragdb.testing.server import FakeOpenAIServer, Reply
+from ragdb.types import Message
+
+Query = Callable[..., list[tuple[Any, ...]]]
+
+
+class Recording:
+    """A reranker that keeps what it was asked, and the order as it is."""
+
+    def __init__(self) -> None:
+        self.questions: list[str] = []
+
+    def score(self, query: str, passages: Sequence[str]) -> list[float]:
+        self.questions.append(query)
+        return [1.0] * len(passages)
+
+
+def filled(url: str, **how: Any) -> RagDB:
+    rag = RagDB(url, collection="help", embedder=FakeEmbedder(), **how)
+    rag.add(Document("router", "# Router\n\nReset the router with a pin."))
+    rag.add(Document("wfh", "# Allowance\n\nThe remote work allowance is 5,000 yen a month."))
+    rag.add(Document("battery", "# Battery\n\nThe battery lasts ten hours."))
+    return rag
+
+
+def says(messages: Sequence[Message]) -> str:
+    prompt = messages[0].content
+    if "four search queries" in prompt:
+        return json.dumps({"queries": ["remote work allowance", "money for staff", "telework benefit", "what is remote work"]})
+    if "short passage" in prompt:
+        return json.dumps({"queries": ["The remote work allowance is 9,999 yen."]})
+    if "List up to" in prompt:
+        return json.dumps({"queries": ["remote", "allowance", "yen"]})
+    if "follow-up question" in prompt:
+        return json.dumps({"queries": ["How much is the remote work allowance?"]})
+    if "numbered passages" in prompt:
+        return "It is 5,000 yen [1]."
+    return json.dumps({"queries": ["How much is the remote work allowance?"]})
+
+
+def stage(result: Any, name: str) -> list[Any]:
+    return [trace for trace in result.stages if trace.stage == name]
+
+
+def test_each_query_is_a_list_of_its_own_in_its_legs(ragdb_url: str) -> None:
+    pipeline = Pipeline(rewrite=("multi", "hyde", "terms"))
+    with filled(ragdb_url, llm=FakeLLM(says)) as rag:
+        result = rag.search("WFH?", pipeline=pipeline)
+    names = [trace.name for trace in stage(result, "retrieve")]
+    five = [f"{leg}/{n}" if n else leg for n in range(5) for leg in ("lexical", "semantic")]
+    assert names == [*five, "semantic/5", "lexical/6"]
+    assert [trace.query for trace in stage(result, "retrieve")][-2:] == [
+        "The remote work allowance is 9,999 yen.",
+        "remote allowance yen",
+    ]
+    assert [trace.name for trace in stage(result, "rewrite")] == ["multi", "hyde", "terms"]
+    assert "'remote work allowance'" in stage(result, "rewrite")[0].note
+    assert result[0].uri == "wfh", "the question itself shares no word with it"
+    assert "RRF of 12 lists" in stage(result, "fuse")[0].note
+
+
+def test_the_users_own_words_go_to_the_reranker_and_into_the_answer(ragdb_url: str) -> None:
+    reranker, llm = Recording(), FakeLLM(says)
+    pipeline = dataclasses.replace(presets.rag_fusion, require_evidence=False)
+    with filled(ragdb_url, llm=llm, reranker=reranker) as rag:
+        answer = rag.ask("WFH money?", pipeline=pipeline)
+    assert answer.outcome == "answered"
+    assert reranker.questions == ["WFH money?"]
+    written = llm.calls[-1]
+    assert "WFH money?" in written.prompt
+    assert "telework" not in written.prompt
+
+
+def test_hyde_is_embedded_as_a_passage(ragdb_url: str) -> None:
+    class Prefixed(FakeEmbedder):
+        def __init__(self) -> None:
+            super().__init__(name="ragdb.testing.fakes:FakeEmbedder")
+            self.passages: list[str] = []
+
+        def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
+            self.passages += texts
+            return super().embed_passages(texts)
+
+    embedder = Prefixed()
+    with filled(ragdb_url, llm=FakeLLM(says)) as rag:
+        rag.context._given_embedder, rag.context._embedder = embedder, None
+        rag.search("WFH?", pipeline=Pipeline(rewrite=("hyde",)))
+    assert embedder.passages == ["The remote work allowance is 9,999 yen."]
+
+
+def test_a_question_asked_again_costs_no_call_and_no_embedding(ragdb_url: str, query: Query) -> None:
+    pipeline = Pipeline(rewrite=("multi", "hyde"))
+    llm = FakeLLM(says)
+    with filled(ragdb_url, llm=llm) as rag:
+        first = rag.search("WFH?", pipeline=pipeline)
+        embedder = rag.context.embedder()
+        assert isinstance(embedder, FakeEmbedder)
+        calls, embedded = len(llm.calls), embedder.calls
+        again = rag.search("WFH?", pipeline=pipeline)
+        assert (len(llm.calls), embedder.calls) == (calls, embedded)
+        assert [h.chunk_id for h in again] == [h.chunk_id for h in first]
+        assert all("(from an earlier run)" in trace.note for trace in stage(again, "rewrite"))
+        query("update ragdb.rewrite set created_at = now() - interval '8 days'")
+        rag.search("WFH?", pipeline=pipeline)
+        assert len(llm.calls) == calls + 2, "what is older than a week is made anew"
+
+
+def test_a_follow_up_is_condensed_for_the_search_only(ragdb_url: str) -> None:
+    reranker = Recording()
+    history = (Message("user", "Do you pay for remote work?"), Message("assistant", "Yes, there is an allowance."))
+    with filled(ragdb_url, llm=FakeLLM(says), reranker=reranker) as rag:
+        answer = rag.ask("And how much?", pipeline=presets.advanced, history=history)
+        assert answer.outcome == "answered"
+        assert [c.uri for c in answer.citations] == ["wfh"]
+        assert reranker.questions == ["And how much?"]
+        condensed = next(trace for trace in answer.stages if trace.name == "condense")
+        assert "How much is the remote work allowance?" in condensed.note
+        without = rag.search("And how much?", pipeline=presets.advanced)
+        assert "condense" not in [trace.name for trace in without.stages]
+
+
+def test_without_a_language_model_the_presets_do_without(ragdb_url: str) -> None:
+    with filled(ragdb_url) as rag:
+        for pipeline in (presets.advanced, presets.rag_fusion):
+            result = rag.search("How do I reset the router?", pipeline=pipeline)
+            assert result[0].uri == "router"
+            assert all("needs a language model" in trace.note for trace in stage(result, "rewrite"))
+            [trace] = stage(result, "rerank") or [None]
+            assert trace is None or "ragdb fetch-model" in trace.note
+
+
+@pytest.mark.parametrize("greeting", ["Hello!", "こんにちは"])
+def test_a_greeting_is_answered_without_a_search(ragdb_url: str, greeting: str) -> None:
+    llm = FakeLLM([])
+    with filled(ragdb_url, llm=llm) as rag:
+        answer = rag.ask(greeting)
+        assert (answer.outcome, answer.citations, llm.calls) == ("no_retrieval", (), [])
+        assert [trace.stage for trace in answer.stages] == ["route", "synthesize"]
+        assert answer.run_id is not None
+        assert len(rag.search(greeting)) > 0, "a search searches"
+
+
+def test_an_identifier_gets_no_made_up_passage_and_a_wide_question_is_taken_apart(ragdb_url: str) -> None:
+    llm = FakeLLM(says)
+    pipeline = Pipeline(route=True, rewrite=("hyde", "terms"))
+    with filled(ragdb_url, llm=llm) as rag:
+        result = rag.search("What is ERR_CONN_RESET?", pipeline=pipeline)
+        assert next((t.name, t.note) for t in stage(result, "rewrite")) == ("hyde", "left out: it names ERR_CONN_RESET")
+        assert len(llm.calls) == 1
+        result = rag.search("Compare the battery and the router", pipeline=pipeline)
+        assert [trace.name for trace in stage(result, "rewrite")] == ["hyde", "terms", "decompose"]
+
+
+FAULTS = {
+    "an empty string": (Reply.chat(""),),
+    "HTML": (Reply.html(),),
+    "broken JSON in the answer": (Reply.chat('{"queries": ["a'),),
+    "broken JSON": (Reply.broken(),),
+    "an endless thought": (Reply.chat("<think>" + "hm " * 5000),),
+    "429, then success": (Reply.error(429), Reply.chat('{"queries": ["remote work allowance"]}')),
+    "a hang": (Reply.chat("late", delay=60),),
+    "500": (Reply.error(500),),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_question_ends_in_time_whatever_the_server_does(ragdb_url: str, fault: str) -> None:
+    with FakeOpenAIServer(chat=list(FAULTS[fault])) as server:
+        options = {"llm": {"base_url": server.base_url}}
+        with filled(ragdb_url, llm="openai:any", options=options) as rag:
+            pipeline = Pipeline(rewrite=("reword",), rewrite_timeout=2.0, timeout=2.0)
+            began = time.monotonic()
+            answer = rag.ask("How do I reset the router?", pipeline=pipeline)
+            assert time.monotonic() - began < 7
+    [trace] = [t for t in answer.stages if t.stage == "rewrite"]
+    if fault == "429, then success":
+        assert trace.note == "'remote work allowance'"
+    else:
+        assert trace.note.startswith("left out: ")
+    assert [t.query for t in answer.stages if t.name == "lexical"] == [None], "the question itself was searched with"
+    fused = next(t for t in answer.stages if t.stage == "fuse")
+    assert fused.chunk_ids
+
+
+def test_a_rewriter_that_hangs_is_left_behind(ragdb_url: str) -> None:
+    release = threading.Event()
+
+    def hang(_: Sequence[Message]) -> str:
+        release.wait(20)
+        return "late"
+
+    with filled(ragdb_url, llm=FakeLLM(hang)) as rag:
+        began = time.monotonic()
+        result = rag.search("router", pipeline=Pipeline(rewrite=("reword", "multi"), rewrite_timeout=0.2))
+        assert time.monotonic() - began < 3
+        assert [t.note for t in stage(result, "rewrite")] == ["left out: not done in 0.2 s"] * 2
+        assert result[0].uri == "router"
+        release.set()
+
+
+def test_many_queries_for_many_people_through_a_small_pool(ragdb_url: str) -> None:
+    """Five queries in two legs, fifty threads, four connections: nobody waits for ever."""
+    with filled(ragdb_url, llm=FakeLLM(says)) as rag:
+        rag.context.database.max_size = 4
+        pipeline = Pipeline(rewrite=("multi",))
+        with ThreadPoolExecutor(50) as people:
+            found = list(people.map(lambda n: rag.search(f"WFH number {n % 7}?", pipeline=pipeline), range(50)))
+    assert all(result[0].uri == "wfh" for result in found)
+    assert all(len(stage(result, "retrieve")) == 10 for result in found)
