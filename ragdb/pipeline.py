@@ -43,7 +43,8 @@ class Pipeline:
 
     `route`: greetings are answered without a search, and which rewriters suit the question is decided by rules.
     `rewrite` names rewriters (reword, multi, hyde, stepback, terms, decompose, condense); they need a language model, run
-    beside each other and have `rewrite_timeout` seconds together.
+    beside each other and have `rewrite_timeout` seconds together. `rewrite_weight` is what all further lists of a leg
+    weigh in fuse, the question's own list being 1.
 
     `candidates` is the length of every list of every leg; `rrf_k` and `weights` (by leg) go to fuse. `rerank`: True,
     by the RagDB's reranker, or by the one that has been fetched where it says `auto`; False, never; None, where a reranker
@@ -57,6 +58,7 @@ class Pipeline:
     name: str = "custom"
     route: bool = False
     rewrite: tuple[str, ...] = ()
+    rewrite_weight: float = 0.5
     rewrite_timeout: float = 15.0
     legs: tuple[str, ...] = ("lexical", "semantic")
     candidates: int = 50
@@ -92,6 +94,7 @@ class Pipeline:
             raise ConfigError(f"route is {self.route!r}; it is True or False")
         for name, low, high in (
             ("rewrite_timeout", 0.0, 3600.0),
+            ("rewrite_weight", 0.0, 100.0),
             ("rerank_weight", 0.0, 1.0),
             ("rerank_timeout", 0.0, 3600.0),
             ("rerank_min_score", -math.inf, math.inf),
@@ -376,6 +379,7 @@ class _Run:
                 rrf_k=self.pipeline.rrf_k,
                 weights=self.pipeline.weights,
                 keep=self.keep,
+                further=self.pipeline.rewrite_weight,
             ),
         )
 

@@ -20,7 +20,7 @@ Where = Annotated[
     ),
 ]
 PipelineName = Annotated[
-    str | None, typer.Option("--pipeline", metavar="NAME", help="naive (vectors alone) or hybrid, which is the default.")
+    str | None, typer.Option("--pipeline", metavar="NAME", help="naive (vectors), hybrid (the default), advanced or rag_fusion.")
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -20,6 +21,8 @@ _SCHEMA = {
     "required": ["queries"],
     "additionalProperties": False,
 }
+_LABEL = re.compile(r"^(?:Q|A|Query|質問|クエリ)\s*\d*\s*[:：]\s*")
+_NUMBERED = re.compile(r"(?:Q|Query|質問|クエリ)?\s*\d+", re.IGNORECASE)
 _SAID = 6  # of what was said before, the last so many messages
 _SAID_LENGTH = 1000
 
@@ -61,7 +64,12 @@ class Prompted:
             max_tokens=self.max_tokens,
             deadline=deadline,
         )
-        found = [text for text in texts(reply.text, most=self.most) if len(text) <= self.longest]
+        # Small models write the prompt's own words, or names for queries instead of queries.
+        said = " ".join(template(self.prompt, language_of(question.text)).template.split())
+        written = (_LABEL.sub("", text) for text in texts(reply.text, most=self.most))
+        found = [
+            text for text in written if 2 <= len(text) <= self.longest and text not in said and not _NUMBERED.fullmatch(text)
+        ]
         if not found:
             raise LLMError(f"nothing to search with in {' '.join((reply.text or '').split())[:80]!r}")
         return [Query(text, origin=self.prompt, legs=self.legs) for text in found]

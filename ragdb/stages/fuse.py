@@ -5,6 +5,7 @@ One list keeps its order. Chunks that are gone or hidden by now fall out; of sev
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,13 +22,16 @@ def fuse(
     rrf_k: int,
     weights: Mapping[str, float],
     keep: int,
+    further: float = 1.0,
 ) -> Outcome[Ranking]:
     """One ranking with the text of its first `keep` chunks; `score` is the RRF score.
 
-    `weights` are by leg. The list of a further query of a leg is named `leg/1`, `leg/2`, ... and has its leg's weight.
+    `weights` are by leg. The list of a further query of a leg is named `leg/1`, `leg/2`, ...; all further lists of a leg
+    together weigh `further` times what the question's own list does.
     """
     lists = {_name(r): list(r.chunk_ids) for r in rankings}
-    by_list = {_name(r): weights[r.leg] for r in rankings if r.leg in weights}
+    many = Counter(r.leg for r in rankings if r.query)
+    by_list = {_name(r): weights.get(r.leg, 1.0) * (further / many[r.leg] if r.query else 1.0) for r in rankings}
     options: dict[str, Any] = {"rrf_k": rrf_k, "weights": by_list, "content_for": keep}
     if question.vector is not None:
         options["vector"] = [float(x) for x in question.vector]
