@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from ragdb.adapters import require, sendable
 from ragdb.errors import ConfigError, RerankerError
+from ragdb.rerankers import JAPANESE, spells_japanese_in_words
 
 
 class CrossEncoderReranker:
@@ -24,7 +25,7 @@ class CrossEncoderReranker:
         self.name = f"cross-encoder:{name}"
         self._model = model
         # some models say 10**30 where they mean "no limit"
-        self.max_tokens = min(int(getattr(model, "max_length", None) or 512), 8192)
+        self.max_tokens = min(int(getattr(model, "max_seq_length", None) or getattr(model, "max_length", None) or 512), 8192)
         # fast tokenizers raise "Already borrowed" when two threads use one
         self._lock = threading.Lock()
 
@@ -54,8 +55,8 @@ class CrossEncoderReranker:
 
     def knows_japanese(self) -> bool:
         """Does the vocabulary have Japanese words? One that has none spells kana one by one."""
-        text = "これはテストのための文章です"
-        return self.count_tokens(text) < 0.8 * len(text)
+        with self._lock:
+            return spells_japanese_in_words(self._model.tokenizer.tokenize(JAPANESE))
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
         pairs = [(sendable(query), sendable(text)) for text in passages]

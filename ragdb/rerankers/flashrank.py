@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from ragdb import models
 from ragdb.adapters import require, sendable
 from ragdb.errors import RerankerError
+from ragdb.rerankers import JAPANESE, spells_japanese_in_words
 
 
 class FlashRankReranker:
@@ -50,8 +51,7 @@ class FlashRankReranker:
 
     def knows_japanese(self) -> bool:
         """Does the vocabulary have Japanese words? One that has none spells kana one by one."""
-        text = "これはテストのための文章です"
-        return len(self._encoded(text).ids) < 0.8 * len(text)
+        return spells_japanese_in_words(self._encoded(JAPANESE).tokens)
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
         from flashrank import RerankRequest  # type: ignore[import-untyped,unused-ignore]

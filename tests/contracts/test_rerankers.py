@@ -82,6 +82,33 @@ def test_a_model_that_was_not_fetched_is_not_downloaded(tmp_path: Path, monkeypa
     assert models.cached_reranker() is None
 
 
+# --- sentence-transformers ------------------------------------------------------------------------
+
+
+@pytest.mark.st
+def test_a_cross_encoder_from_a_folder_scores_and_one_that_is_not_here_is_named(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the extra sentence-transformers")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "office", "closes", "at", "seven", "where"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    transformers.BertTokenizerFast(vocab_file=str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=1
+    )
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path)
+    reranker = load("rerankers", f"cross-encoder:{tmp_path}")
+    scores = reranker.score("where the office", ["the office closes at seven", "seven", "\x00"])
+    assert len(scores) == 3
+    assert all(isinstance(score, float) for score in scores)
+    assert reranker.count_tokens("the office closes") == 3
+    assert not reranker.knows_japanese()
+    with pytest.raises(RerankerError, match="there is no folder"):
+        load("rerankers", "cross-encoder:/no/such/folder")
+    began = time.monotonic()
+    with pytest.raises(RerankerError, match="hf download no/such-model"):
+        load("rerankers", "cross-encoder:no/such-model")
+    assert time.monotonic() - began < 10
+
+
 # --- the cache ------------------------------------------------------------------------------------
 
 

@@ -229,6 +229,9 @@ def arguments(world: World) -> dict[str, list[Any]]:
         "how_many": [100],
         "after_uri": [""],
         "before": [None],
+        "key": ["reword of a question"],
+        "lifetime": ["7 days"],
+        "queries": ['{"queries": [{"text": "another question", "legs": null}]}'],
         "run_id": list(range(1, 40)),  # those of the walk too
         "top": [100],
         "model_id": [world.model[0]],
@@ -524,6 +527,9 @@ def test_vectors_of_questions_are_kept_by_role(world: World, become: Callable[[P
     known = "select ragdb.known_query_vector('layoffs in march', %(id)s) as v"
     assert one.run(known, {"id": model_id})[0]["v"] is not None
     assert other.run(known, {"id": model_id})[0]["v"] is None
+    one.run("""select ragdb.keep_rewrite('layoffs', '{"queries": [{"text": "redundancies"}]}')""")
+    assert one.run("select ragdb.known_rewrite('layoffs') as q")[0]["q"] == [{"text": "redundancies"}]
+    assert other.run("select ragdb.known_rewrite('layoffs') as q")[0]["q"] is None
 
 
 def test_readers_have_no_table(world: World, query: Query) -> None:
