@@ -37,7 +37,9 @@ def nagisa(rag: RagDB, folder: Path) -> tuple[dict[str, str], list[ir_measures.Q
     """Loads the wiki; its questions, what is relevant, and its traps by question."""
     for path in sorted((folder / "docs").glob("*.md")):
         document = read_file(path)
-        rag.add(dataclasses.replace(document, uri=path.stem))
+        # the pages say so in words only
+        status = "archived" if "archive" in path.stem else "active"
+        rag.add(dataclasses.replace(document, uri=path.stem, status=status))
     golden = [json.loads(line) for line in (folder / "golden_set.jsonl").read_text(encoding="utf-8").splitlines()]
     queries = {row["qid"]: row["query"] for row in golden if row["relevant_docs"]}
     qrels = [ir_measures.Qrel(row["qid"], uri, 1) for row in golden for uri in row["relevant_docs"]]

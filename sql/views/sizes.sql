@@ -1,7 +1,8 @@
--- What takes the space: every table of ragdb with its rows (as last estimated), its text out of line (TOAST), its indexes.
+-- What takes the space: every table of ragdb with its rows (as last analyzed, else as counted by the statistics), its text
+-- out of line (TOAST), its indexes.
 --   select "table", rows, pg_size_pretty(total_bytes) from ragdb.sizes;
 create or replace view ragdb.sizes as
-select c.relname::text as "table", greatest(c.reltuples, 0)::bigint as rows,
+select c.relname::text as "table", case when c.reltuples >= 0 then c.reltuples::bigint else coalesce(s.n_live_tup, 0) end as rows,
        pg_relation_size(c.oid) as table_bytes,
        coalesce(pg_total_relation_size(nullif(c.reltoastrelid, 0)), 0) as toast_bytes,
        pg_indexes_size(c.oid) as index_bytes,
