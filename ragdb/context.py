@@ -13,7 +13,7 @@ from ragdb import adapters, models
 from ragdb.chunkers import Chunking
 from ragdb.db.caller import Caller, Row, SessionCaller, one, value
 from ragdb.db.pool import Database
-from ragdb.errors import ConfigError, ContextTooSmall, EmbedderMismatch, NoEmbedder
+from ragdb.errors import ConfigError, ContextTooSmall, EmbedderMismatch, NoEmbedder, RagDBError
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker, Rewriter
 
 _CHUNK_TOKENS = 256
@@ -206,7 +206,11 @@ class Context:
             if self._reranker is None and isinstance(name, str) and name not in ("none", "auto"):
                 self._reranker = self._loaded_reranker(name)
             if self._reranker is None and name == "auto" and asked_for and (cached := models.cached_reranker()):
-                self._reranker = self._loaded_reranker(f"flashrank:{cached}")
+                try:
+                    self._reranker = self._loaded_reranker(f"flashrank:{cached}")
+                except RagDBError as error:
+                    # Nobody asked for this one by name: the question is answered without.
+                    return None, f"left out: {error}"
             if self._reranker is None:
                 hint = "none is here; to have one: ragdb fetch-model, or RAGDB_RERANKER" if asked_for and name != "none" else ""
                 return None, hint

@@ -262,6 +262,8 @@ class _Run:
 
     def _further(self) -> list[Query]:
         """What the rewriters made of the question. A condensed follow-up takes the place of the question in the search."""
+        if self.route.kind in ("no_retrieval", "said_before"):
+            return []  # a search was wanted all the same: for these words, as they are
         until = time.monotonic() + self.pipeline.rewrite_timeout
         names, left_out = without(self.pipeline.rewrite, self.route)
         for name in left_out:
@@ -279,7 +281,8 @@ class _Run:
         found: list[Query] = []
         for name, began, pending, key in running:
             outcome = pending if isinstance(pending, Outcome) else self._waited(pending, until)
-            outcome = dataclasses.replace(outcome, value=tuple(_cleaned(query) for query in outcome.value))
+            cleaned = (_cleaned(query) for query in outcome.value)
+            outcome = dataclasses.replace(outcome, value=tuple(query for query in cleaned if query.text))
             if key and outcome.value:
                 self.rewritten[key] = [{"text": q.text, "legs": list(q.legs) if q.legs else None} for q in outcome.value]
             self.recorder.took("rewrite", name, outcome, (time.perf_counter() - began) * 1000)

@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ragdb import Document, Pipeline, RagDB, presets
+from ragdb import Document, Pipeline, RagDB, models, presets
+from ragdb.errors import RerankerError
 from ragdb.testing import FakeEmbedder, FakeLLM
 from ragdb.testing.server import FakeOpenAIServer, Reply
 from ragdb.types import Message
@@ -143,6 +145,44 @@ def test_without_a_language_model_the_presets_do_without(ragdb_url: str) -> None
             assert all("needs a language model" in trace.note for trace in stage(result, "rewrite"))
             [trace] = stage(result, "rerank") or [None]
             assert trace is None or "ragdb fetch-model" in trace.note
+
+
+def test_auto_takes_what_was_fetched_where_a_pipeline_reranks(
+    ragdb_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test_data: Path
+) -> None:
+    pytest.importorskip("flashrank", reason="needs the extra rerank")
+    model = test_data.parent / "models" / "mini-ja-en"
+    if not model.is_dir():
+        pytest.skip(f"there is no cross-encoder in {model}")
+    monkeypatch.setenv("RAGDB_HOME", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / models.DEFAULT_RERANKER).symlink_to(model)
+    pipeline = dataclasses.replace(presets.advanced, rewrite=(), rerank_timeout=60.0)
+    with filled(ragdb_url, reranker="auto") as rag:
+        result = rag.search("How do I reset the router?", pipeline=pipeline)
+        assert result[0].rerank_score is not None
+        assert stage(result, "rerank")[0].note == f"flashrank:{models.DEFAULT_RERANKER}"
+        assert rag.search("How do I reset the router?")[0].rerank_score is None, "the default does not rerank unasked"
+
+
+def test_a_fetched_model_that_cannot_be_read_leaves_the_fused_order(
+    ragdb_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGDB_HOME", str(tmp_path))
+    (tmp_path / "models" / models.DEFAULT_RERANKER).mkdir(parents=True)
+    with filled(ragdb_url, reranker="auto") as rag:
+        result = rag.search("How do I reset the router?", pipeline=presets.advanced)
+    assert result[0].uri == "router"
+    assert stage(result, "rerank")[0].note.startswith("left out: ")
+
+
+def test_a_reranker_that_was_named_has_to_be_there(ragdb_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("flashrank", reason="needs the extra rerank")
+    monkeypatch.setenv("RAGDB_HOME", str(tmp_path))
+    with filled(ragdb_url, reranker="flashrank:ms-marco-MiniLM-L-12-v2") as rag:
+        with pytest.raises(RerankerError, match="ragdb fetch-model ms-marco-MiniLM-L-12-v2"):
+            rag.search("router")
+        assert rag.search("router", pipeline=presets.naive)[0].rerank_score is None
 
 
 @pytest.mark.parametrize("greeting", ["Hello!", "こんにちは"])
