@@ -79,7 +79,7 @@ def test_our_rewriters_have_their_prompts_in_both_languages() -> None:
             assert word in prompt or "List up to" in prompt
             assert ("What is Mirage?" in prompt) == (name == "condense")
             assert llm.calls[-1].schema is not None
-    assert {load("rewriters", n, llm=FakeLLM('["x"]')).rewrite(Query("q"), ())[0].legs for n in ("hyde", "terms", "multi")} == {
+    assert {load("rewriters", n, llm=FakeLLM('["xyz"]')).rewrite(Query("q"), ())[0].legs for n in ("hyde", "terms", "multi")} == {
         ("semantic",),
         ("lexical",),
         None,
@@ -88,7 +88,7 @@ def test_our_rewriters_have_their_prompts_in_both_languages() -> None:
 
 def test_multi_is_asked_for_variety_and_the_others_for_the_same_again() -> None:
     for name, temperature in (("multi", 0.7), ("reword", 0.0), ("hyde", 0.0)):
-        llm = FakeLLM('["x"]')
+        llm = FakeLLM('["xyz"]')
         load("rewriters", name, llm=llm).rewrite(Query("q"), (), deadline=3.0)
         assert (llm.calls[0].temperature, llm.calls[0].deadline) == (temperature, 3.0)
 
