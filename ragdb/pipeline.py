@@ -27,7 +27,7 @@ from ragdb.stages.fuse import fuse
 from ragdb.stages.pack import pack
 from ragdb.stages.rerank import rerank
 from ragdb.stages.retrieve import LEGS, retrieve
-from ragdb.stages.rewrite import kept, rewrite
+from ragdb.stages.rewrite import FAILED, kept, rewrite
 from ragdb.stages.route import Route, route, without
 from ragdb.stages.validate import evident
 from ragdb.types import Answer, AnswerMode, Message, Outcome, Passage, Query, Ranking, SearchResult
@@ -283,7 +283,7 @@ class _Run:
             outcome = pending if isinstance(pending, Outcome) else self._waited(pending, until)
             cleaned = (_cleaned(query) for query in outcome.value)
             outcome = dataclasses.replace(outcome, value=tuple(query for query in cleaned if query.text))
-            if key and outcome.value:
+            if key and not outcome.note.startswith(FAILED):  # that there was nothing to add is worth knowing too
                 self.rewritten[key] = [{"text": q.text, "legs": list(q.legs) if q.legs else None} for q in outcome.value]
             self.recorder.took("rewrite", name, outcome, (time.perf_counter() - began) * 1000)
             found += outcome.value
@@ -294,10 +294,10 @@ class _Run:
         try:
             rewriter = self.context.rewriter(name)
         except RagDBError as error:
-            return Outcome((), note=f"left out: {error}"), ""
+            return Outcome((), note=f"{FAILED}{error}"), ""
         key = rewriter.cache_key(self.query, self.history) if hasattr(rewriter, "cache_key") else ""
         known = from_json(value(self.db.call("known_rewrite", key=key))) if key else None
-        if known:
+        if known is not None:
             origin = name.partition(":")[0]
             queries = [Query(q["text"], origin=origin, legs=tuple(q["legs"]) if q["legs"] else None) for q in known]
             outcome = kept(self.query, queries, name)
@@ -311,7 +311,7 @@ class _Run:
             return pending.result(max(0.0, until - time.monotonic()) + 0.5)
         except TimeoutError:
             pending.cancel()
-            return Outcome((), note=f"left out: not done in {self.pipeline.rewrite_timeout:g} s")
+            return Outcome((), note=f"{FAILED}not done in {self.pipeline.rewrite_timeout:g} s")
 
     def _searchable(self, queries: Sequence[Query]) -> list[Query]:
         """Each query with its words and its vector, as far as its legs want them."""

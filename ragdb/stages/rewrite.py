@@ -12,6 +12,8 @@ from ragdb.types import Message, Outcome, Query
 
 logger = logging.getLogger("ragdb.run")
 
+#: How the note of a rewriter that made nothing begins.
+FAILED = "left out: "
 _MOST = 12  # queries of one rewriter, whoever wrote it
 
 
@@ -25,7 +27,7 @@ def rewrite(
         queries = [query for query in made if query.text.strip()]
     except Exception as error:  # noqa: BLE001  whatever a rewriter does: the question itself is searched with too
         logger.warning("rewriter %s failed: %s: %s", name, type(error).__name__, error)
-        return Outcome((), note=f"left out: {str(error) or type(error).__name__}")
+        return Outcome((), note=f"{FAILED}{str(error) or type(error).__name__}")
     return kept(question, queries, name)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ragdb import Document, Pipeline, RagDB, models, presets
-from ragdb.errors import RerankerError
+from ragdb.errors import LLMError, RerankerError
 from ragdb.testing import FakeEmbedder, FakeLLM
 from ragdb.testing.server import FakeOpenAIServer, Reply
 from ragdb.types import Message
@@ -121,6 +121,19 @@ def test_a_question_asked_again_costs_no_call_and_no_embedding(ragdb_url: str, q
         query("update ragdb.rewrite set created_at = now() - interval '8 days'")
         rag.search("WFH?", pipeline=pipeline)
         assert len(llm.calls) == calls + 2, "what is older than a week is made anew"
+
+
+def test_that_there_was_nothing_to_add_is_kept_too_and_a_failure_is_not(ragdb_url: str) -> None:
+    llm = FakeLLM(['["reset the router?"]', LLMError("down"), '["restart the router"]'])
+    pipeline = Pipeline(rewrite=("reword",))
+    with filled(ragdb_url, llm=llm) as rag:
+        for question, notes in (
+            ("Reset the router", ("nothing but the question again", "nothing but the question again (from an earlier run)")),
+            ("Router?", ("left out: down", "'restart the router'")),
+        ):
+            for note in notes:
+                assert stage(rag.search(question, pipeline=pipeline), "rewrite")[0].note == note
+    assert len(llm.calls) == 3
 
 
 def test_a_follow_up_is_condensed_for_the_search_only(ragdb_url: str) -> None:
