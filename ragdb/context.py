@@ -51,10 +51,8 @@ class Context:
         self._given_analyzer = analyzer
         self._embedder: Embedder | None = None
         self._lock = threading.RLock()
-        self._legs: ThreadPoolExecutor | None = None
-        self._legs_pid = 0
-        self._rewriting: ThreadPoolExecutor | None = None
-        self._rewriting_pid = 0
+        self._threads: dict[str, ThreadPoolExecutor] = {}
+        self._threads_pid = 0
         self._rewriters: dict[str, Rewriter] = {}
         self._ensured = False
         self.written = 0  # chunks since the last look at the lexical statistics
@@ -62,22 +60,22 @@ class Context:
 
     @property
     def legs(self) -> ThreadPoolExecutor:
-        # Apart from the executor that runs questions: a question waiting for its legs must not hold their threads.
-        # Threads do not live on in a forked process: it makes its own.
-        with self._lock:
-            if self._legs is None or self._legs_pid != os.getpid():
-                self._legs = ThreadPoolExecutor(max_workers=self.database.max_size, thread_name_prefix="ragdb-leg")
-                self._legs_pid = os.getpid()
-            return self._legs
+        """Threads that search, a connection each. Apart from those that run questions, which wait for them."""
+        return self._executor("leg", self.database.max_size)
 
     @property
     def rewriting(self) -> ThreadPoolExecutor:
         """Threads that wait for language models, apart from those that hold connections."""
+        return self._executor("rewrite", 32)
+
+    def _executor(self, work: str, workers: int) -> ThreadPoolExecutor:
         with self._lock:
-            if self._rewriting is None or self._rewriting_pid != os.getpid():
-                self._rewriting = ThreadPoolExecutor(max_workers=32, thread_name_prefix="ragdb-rewrite")
-                self._rewriting_pid = os.getpid()
-            return self._rewriting
+            # Threads do not live on in a forked process: it makes its own.
+            if self._threads_pid != os.getpid():
+                self._threads, self._threads_pid = {}, os.getpid()
+            if work not in self._threads:
+                self._threads[work] = ThreadPoolExecutor(max_workers=workers, thread_name_prefix=f"ragdb-{work}")
+            return self._threads[work]
 
     def rewriter(self, name: str) -> Rewriter:
         """The rewriter `name`, by the language model of the answers unless it names another one.
@@ -239,12 +237,11 @@ class Context:
 
     def close(self) -> None:
         with self._lock:
-            legs, self._legs = self._legs, None
-            rewriting, self._rewriting = self._rewriting, None
-        if legs is not None and self._legs_pid == os.getpid():
-            legs.shutdown(wait=True)
-        if rewriting is not None and self._rewriting_pid == os.getpid():
-            rewriting.shutdown(wait=False, cancel_futures=True)  # a model that hangs would hold the program
+            threads, self._threads = self._threads, {}
+        if self._threads_pid == os.getpid():
+            for work, executor in threads.items():
+                # Not for a model that hangs: its deadline ends it.
+                executor.shutdown(wait=work == "leg", cancel_futures=work != "leg")
         self.database.close()
 
 

@@ -44,7 +44,8 @@ def fuse(
     # In the order of the lists, so that a trace reads the same twice.
     rest = tuple(dict.fromkeys(i for r in rankings for i in r.chunk_ids if i not in kept))
     dropped = {"same text": aliases, f"below rank {keep} or no longer visible": rest}
-    return Outcome(Ranking.of(hits, "fused"), {why: ids for why, ids in dropped.items() if ids}, _note(rankings, rrf_k, weights))
+    note = _note(rankings, rrf_k, weights) + (f", further lists of a leg together {further:g}" if many else "")
+    return Outcome(Ranking.of(hits, "fused"), {why: ids for why, ids in dropped.items() if ids}, note)
 
 
 def _name(ranking: Ranking) -> str:

@@ -148,19 +148,6 @@ as $function$
 $function$;
 comment on function ragdb.limits_hash(jsonb) is 'A hash of what ragdb.read_limits() says; null: all of a collection.';
 
--- The ids of the collections that the caller reads, whole or in part.
-create or replace function ragdb.readable_collections() returns bigint[]
-language sql stable
-security definer
-set search_path from current
-set standard_conforming_strings = on
-set client_min_messages = notice
-as $function$
-  select coalesce(array_agg(c.collection_id order by c.collection_id), '{}')
-    from ragdb.collection c where ragdb.read_limits(c.collection_id) is distinct from '[]'
-$function$;
-comment on function ragdb.readable_collections() is 'Ids of the collections that the caller reads, whole or in part.';
-
 create or replace function ragdb.whole_collections() returns bigint[]
 language sql stable
 security definer
