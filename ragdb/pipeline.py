@@ -10,16 +10,20 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from ragdb.context import Context
-from ragdb.db.caller import from_json, value
+from ragdb.db.caller import value
 from ragdb.embedders import embed_checked, embed_query_checked
-from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery, RagDBError
+from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery
 from ragdb.ingest.clean import clean_json, clean_text
+from ragdb.llms.calls import counted
+from ragdb.protocols import Embedder
+from ragdb.rewriting import Rewriting
 from ragdb.runs.record import Recorder
 from ragdb.stages import synthesize
 from ragdb.stages.expand import expand
@@ -27,21 +31,19 @@ from ragdb.stages.fuse import fuse
 from ragdb.stages.pack import pack
 from ragdb.stages.rerank import rerank
 from ragdb.stages.retrieve import LEGS, retrieve
-from ragdb.stages.rewrite import FAILED, kept, rewrite
-from ragdb.stages.route import Route, route, without
+from ragdb.stages.route import Route, route, route_by_model, without
 from ragdb.stages.validate import evident
 from ragdb.types import Answer, AnswerMode, Message, Outcome, Passage, Query, Ranking, SearchResult
 
 logger = logging.getLogger("ragdb.run")
-
-_Queries = Outcome[tuple[Query, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """The settings of one way to answer, storable as JSON.
 
-    `route`: greetings are answered without a search, and which rewriters suit the question is decided by rules.
+    `route`: greetings are answered without a search, and which rewriters suit the question is decided, by rules; with
+    `llm` the language model is asked where no rule fits (one call more, also before a search without rewriters).
     `rewrite` names rewriters (reword, multi, hyde, stepback, terms, decompose, condense); they need a language model, run
     beside each other and have `rewrite_timeout` seconds together. `rewrite_weight` is what all further lists of a leg
     weigh in fuse, the question's own list being 1.
@@ -56,7 +58,7 @@ class Pipeline:
     """
 
     name: str = "custom"
-    route: bool = False
+    route: bool | Literal["llm"] = False
     rewrite: tuple[str, ...] = ()
     rewrite_weight: float = 0.5
     rewrite_timeout: float = 15.0
@@ -90,8 +92,8 @@ class Pipeline:
                 raise ConfigError(f"{name} is {given!r}; it is a whole number from {least} to {most}")
         if isinstance(self.rewrite, str) or not all(isinstance(name, str) and name for name in self.rewrite):
             raise ConfigError(f"rewrite is {self.rewrite!r}; it is a list of names, such as ('reword', 'multi')")
-        if not isinstance(self.route, bool):
-            raise ConfigError(f"route is {self.route!r}; it is True or False")
+        if self.route not in (True, False, "llm"):
+            raise ConfigError(f"route is {self.route!r}; it is True (by rules), 'llm' (by rules, then by the model) or False")
         for name, low, high in (
             ("rewrite_timeout", 0.0, 3600.0),
             ("rewrite_weight", 0.0, 100.0),
@@ -165,6 +167,7 @@ def ask(
     shown: Sequence[Passage] = ()
     if answer is None:
         answer, shown = run.answered(Ranking.of(run.found().hits[:k], "kept"), budget)
+    answer = dataclasses.replace(answer, usage={**run.recorder.usage, **answer.usage})
     return dataclasses.replace(answer, run_id=run.stored(answer, shown), stages=tuple(run.recorder.stages))
 
 
@@ -245,11 +248,17 @@ class _Run:
         if not self.pipeline.route or self.route.reason:
             return
         began = time.perf_counter()
-        outcome = route(self.question, history=bool(self.history))
+        llm = self.context.llm if self.pipeline.route == "llm" else None
+        with counted() as calls:
+            if llm is None:
+                outcome = route(self.question, history=bool(self.history))
+            else:
+                outcome = route_by_model(self.question, llm, history=bool(self.history), timeout=self.pipeline.rewrite_timeout)
         self.route = outcome.value
         # Where nothing hangs on it, it is no step of the question's way.
-        if self.route.kind != "simple" or self.pipeline.rewrite:
-            self.recorder.took("route", "rules", outcome, (time.perf_counter() - began) * 1000)
+        if self.route.kind != "simple" or self.pipeline.rewrite or calls:
+            name = llm.name if llm and calls else "rules"
+            self.recorder.took("route", name, outcome, (time.perf_counter() - began) * 1000, calls=calls)
 
     def not_searched(self) -> Answer | None:
         """The answer to what needs no search; None where one is needed."""
@@ -264,87 +273,54 @@ class _Run:
         """What the rewriters made of the question. A condensed follow-up takes the place of the question in the search."""
         if self.route.kind in ("no_retrieval", "said_before"):
             return []  # a search was wanted all the same: for these words, as they are
-        until = time.monotonic() + self.pipeline.rewrite_timeout
         names, left_out = without(self.pipeline.rewrite, self.route)
         for name in left_out:
             self.recorder.took("rewrite", name, Outcome((), note=f"left out: {self.route.reason}"), 0.0)
         if names:
             names = tuple(dict.fromkeys((*names, *self.route.add)))
+        rewriting = Rewriting(self.context, self.db, self.recorder, self.history, self.pipeline.rewrite_timeout, self.rewritten)
         if "condense" in names and self.history:
-            for query in self._rewrites(["condense"], until):
+            for query in rewriting.queries(self.query, ["condense"]):
                 self.query = Query(query.text, origin="condense")
-        return self._rewrites([name for name in names if name != "condense"], until)
-
-    def _rewrites(self, names: Sequence[str], until: float) -> list[Query]:
-        """The queries of several rewriters, run beside each other, in the order of their names."""
-        running = [(name, time.perf_counter(), *self._rewriting(name, until)) for name in names]
-        found: list[Query] = []
-        for name, began, pending, key in running:
-            outcome = pending if isinstance(pending, Outcome) else self._waited(pending, until)
-            cleaned = (_cleaned(query) for query in outcome.value)
-            outcome = dataclasses.replace(outcome, value=tuple(query for query in cleaned if query.text))
-            if key and not outcome.note.startswith(FAILED):  # that there was nothing to add is worth knowing too
-                self.rewritten[key] = [{"text": q.text, "legs": list(q.legs) if q.legs else None} for q in outcome.value]
-            self.recorder.took("rewrite", name, outcome, (time.perf_counter() - began) * 1000)
-            found += outcome.value
-        return found
-
-    def _rewriting(self, name: str, until: float) -> tuple[Future[_Queries] | _Queries, str]:
-        """A rewriter at work, with the key to keep its result by, or what is known already."""
-        try:
-            rewriter = self.context.rewriter(name)
-        except RagDBError as error:
-            return Outcome((), note=f"{FAILED}{error}"), ""
-        key = rewriter.cache_key(self.query, self.history) if hasattr(rewriter, "cache_key") else ""
-        known = from_json(value(self.db.call("known_rewrite", key=key))) if key else None
-        if known is not None:
-            origin = name.partition(":")[0]
-            queries = [Query(q["text"], origin=origin, legs=tuple(q["legs"]) if q["legs"] else None) for q in known]
-            outcome = kept(self.query, queries, name)
-            return dataclasses.replace(outcome, note=f"{outcome.note} (from an earlier run)"), ""
-        timeout = max(0.0, until - time.monotonic())
-        return self.context.rewriting.submit(rewrite, self.query, rewriter, self.history, name=name, timeout=timeout), key
-
-    def _waited(self, pending: Future[_Queries], until: float) -> _Queries:
-        try:
-            # A moment more than the model was given, which then says itself that it was late.
-            return pending.result(max(0.0, until - time.monotonic()) + 0.5)
-        except TimeoutError:
-            pending.cancel()
-            return Outcome((), note=f"{FAILED}not done in {self.pipeline.rewrite_timeout:g} s")
+        return rewriting.queries(self.query, [name for name in names if name != "condense"])
 
     def _searchable(self, queries: Sequence[Query]) -> list[Query]:
         """Each query with its words and its vector, as far as its legs want them."""
-        return [self._embedded(self._analyzed(query)) for query in queries]
+        vectors = self._vectors([query for query in queries if "semantic" in self._legs_of(query)])
+        return [dataclasses.replace(self._analyzed(query), vector=vectors.get(_known_as(query))) for query in queries]
 
     def _analyzed(self, query: Query) -> Query:
         analyzer = self.context.analyzer
         return query if analyzer is None else dataclasses.replace(query, lexemes=tuple(analyzer(query.text)))
 
-    def _embedded(self, query: Query) -> Query:
-        """A query with its vector: the one kept from an earlier run, or a new one."""
+    def _vectors(self, queries: Sequence[Query]) -> dict[str, tuple[float, ...]]:
+        """The vectors kept from earlier runs, or new ones, made beside each other: a server needs its time for each."""
         assert self.info is not None
-        if "semantic" not in self._legs_of(query):
-            return query
+        found: dict[str, tuple[float, ...]] = {}
+        fresh: dict[str, Query] = {}
+        for query in queries:
+            known = value(self.db.call("known_query_vector", question=_known_as(query), model_id=self.info["model_id"]))
+            if known is None:
+                fresh.setdefault(_known_as(query), query)
+            else:
+                found[_known_as(query)] = tuple(known)
+        if not fresh:
+            return found
         embedder = self.context.embedder(self.db)
-        as_passage = query.origin == "hyde"
-        known_as = f"passage: {query.text}" if as_passage else query.text
-        known = value(self.db.call("known_query_vector", question=known_as, model_id=self.info["model_id"]))
-        if known is not None:
-            return dataclasses.replace(query, vector=tuple(known))
         began = time.perf_counter()
-        try:
-            vector = embed_checked(embedder, [query.text])[0] if as_passage else embed_query_checked(embedder, query.text)
-        except EmbedderError as error:
-            # The other lists can answer alone; the trace says that they did.
-            if "lexical" not in self.pipeline.legs:
-                raise
-            self.recorder.usage["embedder_failed"] = str(error)
-            return query
-        self.fresh[known_as] = tuple(vector)
-        took = (time.perf_counter() - began) * 1000
-        self.recorder.usage["embed_ms"] = round(self.recorder.usage.get("embed_ms", 0.0) + took, 2)
-        return dataclasses.replace(query, vector=tuple(vector))
+        first, *others = fresh
+        made: dict[str, Callable[[], tuple[float, ...]]] = {first: partial(_embedded, embedder, fresh[first])}
+        made |= {name: self.context.rewriting.submit(_embedded, embedder, fresh[name]).result for name in others}
+        for name, vector in made.items():
+            try:
+                self.fresh[name] = vector()
+            except EmbedderError as error:
+                # The other lists can answer alone; the trace says that they did.
+                if "lexical" not in self.pipeline.legs:
+                    raise
+                self.recorder.usage["embedder_failed"] = str(error)
+        self.recorder.usage["embed_ms"] = round((time.perf_counter() - began) * 1000, 2)
+        return found | self.fresh
 
     def _legs_of(self, query: Query) -> tuple[str, ...]:
         return tuple(leg for leg in self.pipeline.legs if query.legs is None or leg in query.legs)
@@ -446,8 +422,15 @@ class _Run:
         return self.recorder.store(self.db, answer=answer, passages=shown, vectors=vectors, rewrites=rewrites, model=model)
 
 
-def _cleaned(query: Query) -> Query:
-    return dataclasses.replace(query, text=clean_text(query.text)[0].strip())
+def _known_as(query: Query) -> str:
+    """What its vector is kept under; a made-up passage is embedded as passages are."""
+    return f"passage: {query.text}" if query.origin == "hyde" else query.text
+
+
+def _embedded(embedder: Embedder, query: Query) -> tuple[float, ...]:
+    if query.origin == "hyde":
+        return tuple(embed_checked(embedder, [query.text])[0])
+    return tuple(embed_query_checked(embedder, query.text))
 
 
 def _history(history: Sequence[Message]) -> tuple[Message, ...]:

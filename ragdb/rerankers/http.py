@@ -13,6 +13,8 @@ from urllib.parse import urldefrag, urlsplit, urlunsplit
 
 from ragdb.adapters import require, sendable
 from ragdb.errors import ConfigError, RerankerError
+from ragdb.llms import calls
+from ragdb.llms.calls import Call
 
 _LARGEST = 10_000_000  # bytes of an answer
 
@@ -51,6 +53,16 @@ class HTTPReranker:
     def score(self, query: str, passages: Sequence[str], *, deadline: float | None = None) -> list[float]:
         """Raises RerankerError, within `deadline` seconds (at most the timeout)."""
         until = time.monotonic() + min(self._timeout, deadline if deadline is not None else self._timeout)
+        try:
+            answer = self._answer(query, passages, until)
+            scores = self._scores(answer, len(passages))
+        except RerankerError:
+            calls.note(Call(self.name, failed=True))
+            raise
+        calls.note(Call(self.name, _tokens(answer)))
+        return scores
+
+    def _answer(self, query: str, passages: Sequence[str], until: float) -> str:
         status, answer = self._asked(query, passages, until)
         if status in (400, 422) and self._texts_key == "documents":
             # Text Embeddings Inference calls them so
@@ -60,7 +72,7 @@ class HTTPReranker:
                 self._texts_key = "documents"
         if status != 200:
             raise self._failure(f"answered {status}: {_short(answer)}; {_advice(status)}")
-        return self._scores(answer, len(passages))
+        return answer
 
     def _asked(self, query: str, passages: Sequence[str], until: float) -> tuple[int, str]:
         import requests
@@ -108,6 +120,14 @@ class HTTPReranker:
     def _failure(self, message: str) -> RerankerError:
         text = f"the rerank server {self._shown} {message}"
         return RerankerError(text.replace(self._key, "***") if self._key else text)
+
+
+def _tokens(answer: str) -> int | None:
+    """What the server says it read: Jina and vLLM in `usage`; others bill by the search."""
+    found = json.loads(answer)
+    usage = found.get("usage") if isinstance(found, dict) else None
+    tokens = (usage.get("total_tokens") or usage.get("prompt_tokens")) if isinstance(usage, dict) else None
+    return tokens if isinstance(tokens, int) else None
 
 
 def _left(until: float) -> float:

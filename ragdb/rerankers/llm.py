@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ragdb import adapters
 from ragdb.adapters import sendable
 from ragdb.errors import ConfigError, RerankerError
+from ragdb.llms.calls import complete
 from ragdb.llms.replies import json_value
 from ragdb.prompts import language_of, template
 from ragdb.protocols import LLM
@@ -50,7 +51,7 @@ class LLMReranker:
     def score(self, query: str, passages: Sequence[str], *, deadline: float | None = None) -> list[float]:
         listed = "\n\n".join(f"[{n}] {' '.join(sendable(text).split())}" for n, text in enumerate(passages, start=1))
         prompt = template("rerank", language_of(query)).substitute(question=sendable(query), passages=listed)
-        reply = self._llm.complete([Message("user", prompt)], schema=_SCHEMA, temperature=0.0, deadline=deadline)
+        reply = complete(self._llm, [Message("user", prompt)], schema=_SCHEMA, temperature=0.0, deadline=deadline)
         order = _order(json_value(reply.text), len(passages))
         if not order:
             raise RerankerError(f"{self.name} wrote no order of the passages: {' '.join(reply.text.split())[:120]!r}")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from ragdb import adapters
 from ragdb.adapters import sendable
 from ragdb.errors import ConfigError, LLMError
+from ragdb.llms.calls import complete
 from ragdb.llms.replies import texts
 from ragdb.prompts import language_of, template
 from ragdb.protocols import LLM
@@ -57,7 +58,8 @@ class Prompted:
 
     def rewrite(self, question: Query, history: Sequence[Message], *, deadline: float | None = None) -> list[Query]:
         """One call. Raises LLMError where it fails, or where nothing that can be searched with was written."""
-        reply = self._llm.complete(
+        reply = complete(
+            self._llm,
             [Message("user", self._filled(question.text, history))],
             schema=_SCHEMA,
             temperature=self.temperature,

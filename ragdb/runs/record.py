@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from ragdb.db.caller import Caller, value
+from ragdb.llms.calls import Call, counted, summed
 from ragdb.types import Answer, Citation, Hit, Outcome, Passage, Ranking, StageTrace
 
 logger = logging.getLogger("ragdb.run")
@@ -44,12 +45,17 @@ class Recorder:
     def stage(self, stage: str, work: Callable[[], Outcome[T]], *, name: str = "") -> T:
         """Runs one stage and records it."""
         began = time.perf_counter()
-        outcome = work()
-        self.took(stage, name, outcome, (time.perf_counter() - began) * 1000)
+        with counted() as calls:
+            outcome = work()
+        self.took(stage, name, outcome, (time.perf_counter() - began) * 1000, calls=calls)
         return outcome.value
 
-    def took(self, stage: str, name: str, outcome: Outcome[Any], ms: float, *, query: str | None = None) -> None:
-        """Records a stage that has run; `ms` is its time in milliseconds."""
+    def took(
+        self, stage: str, name: str, outcome: Outcome[Any], ms: float, *, query: str | None = None, calls: Sequence[Call] = ()
+    ) -> None:
+        """Records a stage that has run; `ms` is its time in milliseconds, `calls` what it asked of models."""
+        if calls:
+            self.usage["models"] = [*self.usage.get("models", []), *summed(stage, name, calls)]
         ids, scores = self._ids(outcome.value)
         dropped = {why: tuple(which) for why, which in outcome.dropped.items()}
         self.stages.append(
@@ -103,7 +109,7 @@ class Recorder:
         run = {
             **self._head,
             "ms": round((time.perf_counter() - self._began) * 1000, 2),
-            "usage": {**self.usage, **(answer.usage if answer else {})},
+            "usage": dict(answer.usage if answer else self.usage),
             "outcome": answer.outcome if answer else None,
             "mode": answer.mode if answer else None,
             "answer": answer.text if answer else None,

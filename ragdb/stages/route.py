@@ -1,4 +1,4 @@
-"""route: what a question needs, by rules that are seen in the trace. Nothing is asked of a model.
+"""route: what a question needs, by rules that are seen in the trace; a model is asked on request, where no rule fits.
 
 A greeting needs no retrieval. What quotes a string or names an identifier is searched as it stands: a made-up passage
 or a more general question leads away from it. A question with several sides is taken apart.
@@ -6,6 +6,7 @@ or a more general question leads away from it. A question with several sides is 
 
 from __future__ import annotations
 
+import logging
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,14 @@ from typing import Literal
 
 import regex
 
-from ragdb.types import Outcome
+from ragdb.adapters import sendable
+from ragdb.llms.calls import complete
+from ragdb.llms.replies import json_value
+from ragdb.prompts import language_of, template
+from ragdb.protocols import LLM
+from ragdb.types import Message, Outcome
+
+logger = logging.getLogger("ragdb.run")
 
 Kind = Literal["no_retrieval", "said_before", "exact", "many", "simple"]
 
@@ -47,6 +55,13 @@ _SIDES = regex.compile(
     regex.IGNORECASE,
 )
 
+_SCHEMA = {
+    "type": "object",
+    "properties": {"kind": {"enum": ["one", "many", "talk", "said"]}},
+    "required": ["kind"],
+    "additionalProperties": False,
+}
+
 #: Rewriters that lead away from a string that has to be found as it stands.
 LEADING_AWAY = ("hyde", "stepback", "multi", "reword")
 
@@ -65,6 +80,30 @@ def route(question: str, *, history: bool = False) -> Outcome[Route]:
     """What kind of question it is. `history`: something was said before."""
     found = _route(question, history)
     return Outcome(found, note=f"{found.kind}: {found.reason}")
+
+
+def route_by_model(question: str, llm: LLM, *, history: bool, timeout: float) -> Outcome[Route]:
+    """By rules first; what they call simple, a language model may call otherwise, in one call. It fails: simple."""
+    found = _route(question, history)
+    if found.kind != "simple":
+        return Outcome(found, note=f"{found.kind}: {found.reason}")
+    prompt = template("route", language_of(question)).substitute(question=sendable(question))
+    try:
+        reply = complete(llm, [Message("user", prompt)], schema=_SCHEMA, temperature=0.0, max_tokens=64, deadline=timeout)
+    except Exception as error:  # noqa: BLE001  whatever a model does: the rules have decided already
+        logger.warning("%s could not route: %s: %s", llm.name, type(error).__name__, error)
+        return Outcome(found, note=f"simple: {found.reason}; the model did not say: {str(error) or type(error).__name__}")
+    said = json_value(reply.text)
+    kind = said.get("kind") if isinstance(said, dict) else None
+    chosen = {
+        "one": found,
+        "many": Route("many", "several things, says the model", add=("decompose",)),
+        "talk": Route("no_retrieval", "talk, says the model"),
+        "said": Route("said_before", "about what was said, says the model"),
+    }.get(str(kind))
+    if chosen is None or (chosen.kind == "said_before" and not history):
+        return Outcome(found, note=f"simple: {found.reason}; the model said {' '.join(reply.text.split())[:80]!r}")
+    return Outcome(chosen, note=f"{chosen.kind}: {chosen.reason}")
 
 
 def _route(question: str, history: bool) -> Route:

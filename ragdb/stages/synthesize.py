@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragdb.errors import ContextTooSmall, LLMError
+from ragdb.llms.calls import complete
 from ragdb.llms.think import strip_think
 from ragdb.prompts import language_of, message, rendered, template
 from ragdb.protocols import LLM
@@ -140,7 +141,7 @@ def write(question: str, passages: Sequence[Passage], llm: LLM, *, temperature: 
     ):
         usage["calls"] += 1
         try:
-            completion = llm.complete(messages, temperature=temperature, max_tokens=max_tokens, deadline=timeout)
+            completion = complete(llm, messages, temperature=temperature, max_tokens=max_tokens, deadline=timeout)
         except LLMError as error:
             reason = str(error)
             break

@@ -220,6 +220,77 @@ def test_an_identifier_gets_no_made_up_passage_and_a_wide_question_is_taken_apar
         assert [trace.name for trace in stage(result, "rewrite")] == ["hyde", "terms", "decompose"]
 
 
+def test_a_model_routes_where_it_is_asked_to_and_no_rule_fits(ragdb_url: str) -> None:
+    said = ['{"kind": "talk"}', '{"kind": "many"}', '{"queries": ["battery", "router"]}', "no idea", LLMError("down")]
+    llm = FakeLLM(said)
+    pipeline = Pipeline(route="llm", rewrite=("decompose",))
+    with filled(ragdb_url, llm=llm) as rag:
+        assert rag.ask("Hello!", pipeline=pipeline).outcome == "no_retrieval"
+        assert not llm.calls, "a rule was enough"
+        talk = rag.ask("And how is your day, machine?", pipeline=pipeline)
+        assert (talk.outcome, stage(talk, "route")[0].note) == ("no_retrieval", "no_retrieval: talk, says the model")
+        many = rag.search("the battery, the router", pipeline=pipeline)
+        assert [trace.name for trace in stage(many, "rewrite")] == ["decompose"]
+        # what the model says of the kind is of no use: simple, and the question is searched
+        alone = dataclasses.replace(pipeline, rewrite=())
+        for note in ("the model said 'no idea'", "the model did not say: down"):
+            result = rag.search("router reset", pipeline=alone)
+            assert stage(result, "route")[0].note == f"simple: one question; {note}"
+            assert result[0].uri == "router"
+
+
+def test_what_models_were_asked_is_counted_stage_by_stage(ragdb_url: str, query: Query) -> None:
+    def answered(body: dict[str, Any]) -> str:
+        return says([Message("user", body["messages"][0]["content"])])
+
+    ranks = Reply.json({"results": [{"index": 0, "relevance_score": 1.0}], "usage": {"total_tokens": 40}})
+    with FakeOpenAIServer(chat=answered, rerank=ranks) as server:
+        reranker = f"http:{server.base_url}/rerank"
+        options = {"llm": {"base_url": server.base_url}}
+        with filled(ragdb_url, llm="openai:any", reranker=reranker, options=options) as rag:
+            pipeline = Pipeline(rewrite=("reword", "multi"), rerank_candidates=1, require_evidence=False)
+            answer = rag.ask("WFH?", k=1, pipeline=pipeline)
+    rows = [
+        (row["stage"], row["name"], row["calls"], row["prompt_tokens"], row["completion_tokens"])
+        for row in answer.usage["models"]
+    ]
+    assert rows == [
+        ("rewrite", "reword", 1, 7, 3),
+        ("rewrite", "multi", 1, 7, 3),
+        ("rerank", "", 1, 40, 0),
+        ("synthesize", "openai:any", 1, 7, 3),
+    ]
+    assert query("select usage -> 'models' from ragdb.run order by run_id desc limit 1") == [(answer.usage["models"],)]
+
+
+def test_a_fast_rewriter_is_not_said_to_be_slow(ragdb_url: str) -> None:
+    def slow(messages: Sequence[Message]) -> str:
+        if "four search queries" in messages[0].content:
+            time.sleep(0.5)
+        return says(messages)
+
+    with filled(ragdb_url, llm=FakeLLM(slow)) as rag:
+        result = rag.search("WFH?", pipeline=Pipeline(rewrite=("multi", "reword")))
+    multi, reword = stage(result, "rewrite")
+    assert multi.ms >= 500 > reword.ms
+
+
+def test_queries_are_embedded_beside_each_other(ragdb_url: str) -> None:
+    class Slow(FakeEmbedder):
+        def __init__(self) -> None:
+            super().__init__(name="ragdb.testing.fakes:FakeEmbedder")
+            self.meeting = threading.Barrier(5, timeout=10)
+
+        def embed_query(self, text: str) -> list[float]:
+            self.meeting.wait()
+            return super().embed_query(text)
+
+    with filled(ragdb_url, llm=FakeLLM(says)) as rag:
+        rag.context._given_embedder, rag.context._embedder = Slow(), None
+        result = rag.search("WFH?", pipeline=Pipeline(rewrite=("multi",)))
+    assert len([trace for trace in stage(result, "retrieve") if trace.name.startswith("semantic")]) == 5
+
+
 FAULTS = {
     "an empty string": (Reply.chat(""),),
     "HTML": (Reply.html(),),

@@ -1,0 +1,104 @@
+"""The rewriters of one question at work: beside each other, under one deadline, with what an earlier run made of it.
+
+The question itself is searched with whatever happens here: a rewriter that fails, or is late, leaves nothing but its
+line in the trace. What was made is handed back for the next run (`fresh`); that there was nothing to add is kept too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragdb.context import Context
+from ragdb.db.caller import Caller, from_json, value
+from ragdb.errors import RagDBError
+from ragdb.ingest.clean import clean_text
+from ragdb.llms.calls import Call, counted
+from ragdb.protocols import Rewriter
+from ragdb.runs.record import Recorder
+from ragdb.stages.rewrite import FAILED, kept, rewrite
+from ragdb.types import Message, Outcome, Query
+
+_Queries = Outcome[tuple[Query, ...]]
+_GRACE = 0.5  # seconds: a model that keeps its deadline says itself, and better, that it was late
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a rewriter made, in `ms` milliseconds of its own, by which calls."""
+
+    outcome: _Queries
+    ms: float = 0.0
+    calls: Sequence[Call] = ()
+
+
+@dataclass(slots=True)
+class Rewriting:
+    """`timeout` seconds for all rewriters of the question together, from now."""
+
+    context: Context
+    db: Caller
+    recorder: Recorder
+    history: Sequence[Message]
+    timeout: float
+    fresh: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # queries made now, by the key of their cache
+    _until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._until = time.monotonic() + self.timeout
+
+    def queries(self, question: Query, names: Sequence[str]) -> list[Query]:
+        """The queries of several rewriters, in the order of their names."""
+        running = [(name, *self._started(question, name)) for name in names]
+        found: list[Query] = []
+        for name, pending, key in running:
+            made = pending if isinstance(pending, _Made) else self._waited(pending)
+            outcome = dataclasses.replace(made.outcome, value=tuple(filter(None, map(_cleaned, made.outcome.value))))
+            if key and not outcome.note.startswith(FAILED):
+                self.fresh[key] = [{"text": q.text, "legs": list(q.legs) if q.legs else None} for q in outcome.value]
+            self.recorder.took("rewrite", name, outcome, made.ms, calls=made.calls)
+            found += outcome.value
+        return found
+
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return max(0.0, self._until - time.monotonic())
+
+    def _started(self, question: Query, name: str) -> tuple[Future[_Made] | _Made, str]:
+        """A rewriter at work, with the key to keep its result by, or what is known already."""
+        try:
+            rewriter = self.context.rewriter(name)
+        except RagDBError as error:
+            return _Made(Outcome((), note=f"{FAILED}{error}")), ""
+        key = rewriter.cache_key(question, self.history) if hasattr(rewriter, "cache_key") else ""
+        known = from_json(value(self.db.call("known_rewrite", key=key))) if key else None
+        if known is not None:
+            origin = name.partition(":")[0]
+            queries = [Query(q["text"], origin=origin, legs=tuple(q["legs"]) if q["legs"] else None) for q in known]
+            outcome = kept(question, queries, name)
+            return _Made(dataclasses.replace(outcome, note=f"{outcome.note} (from an earlier run)")), ""
+        return self.context.rewriting.submit(self._run, question, rewriter, name), key
+
+    def _run(self, question: Query, rewriter: Rewriter, name: str) -> _Made:
+        began = time.perf_counter()
+        with counted() as calls:
+            outcome = rewrite(question, rewriter, self.history, name=name, timeout=self.left())
+        return _Made(outcome, (time.perf_counter() - began) * 1000, calls)
+
+    def _waited(self, pending: Future[_Made]) -> _Made:
+        began = time.perf_counter()
+        try:
+            return pending.result(self.left() + _GRACE)
+        except TimeoutError:
+            pending.cancel()
+            late: _Queries = Outcome((), note=f"{FAILED}not done in {self.timeout:g} s")
+            return _Made(late, (time.perf_counter() - began) * 1000)
+
+
+def _cleaned(query: Query) -> Query | None:
+    text = clean_text(query.text)[0].strip()
+    return dataclasses.replace(query, text=text) if text else None
