@@ -1,0 +1,206 @@
+"""Citation marks in an answer, resolved as it comes: `[1]`, `[1, 2]`, `[Source 1]`, `[citation: label]` become `[n]`.
+
+`Resolver` takes an answer piece by piece and gives back text that is final, so that a stream and a whole answer are read
+alike. A mark that names no passage goes out of the text. What looks like a mark and is none stays as it is: in code
+(fences, backticks), behind a backslash, as the words of a link, a footnote, a number of four digits (a year).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import regex
+
+from ragdb.types import Passage
+
+_WORDS = "sources?|passages?|documents?|docs?|refs?|references?|citations?|出典|資料|文書|引用|パッセージ"
+_LONGEST = 400  # characters that an open bracket or backtick holds back
+_OPENING, _CLOSING = "[［【", "]］】"
+_S = r"[^\S\n]*"
+_NUMBERS = regex.compile(
+    rf"[\[［【]{_S}(?:(?:{_WORDS}){_S}[:：]?{_S})?(?P<n>\d{{1,3}})(?:{_S}[,、，;]{_S}(?:(?:{_WORDS}){_S})?(?P<n>\d{{1,3}}))*{_S}[\]］】]",
+    regex.IGNORECASE,
+)
+_LABELLED = regex.compile(rf"\[{_S}(?:{_WORDS}){_S}[:：]{_S}", regex.IGNORECASE)
+_UNKNOWN = regex.compile(
+    rf"\[{_S}(?:citations?|引用){_S}[:：](?=[^\[\]\n]*[^\[\]\n\d\s,、，;])[^\[\]\n]{{1,{_LONGEST // 2}}}\]", regex.IGNORECASE
+)
+_FENCE = regex.compile(r"[ \t>]*(?P<fence>`{3,}|~{3,})[^\n]*")
+_PERHAPS_FENCE = regex.compile(r"[ \t>]*(?:`{0,2}|~{0,2})")
+_PLAIN = regex.compile(rf"[^\n`\\{regex.escape(_OPENING, special_only=False)}]+")
+_QUOTATION = regex.compile(r"「([^「」\n]{6,})」|“([^“”\n]{12,})”|\"([^\"\n]{12,})\"")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Final text; `numbers` are the passages that its marks name, in order (a piece with a mark holds nothing else)."""
+
+    text: str
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Resolver:
+    """One answer. `false` gathers the marks that named nothing, as they were written."""
+
+    passages: Sequence[Passage]
+    false: list[str] = field(default_factory=list)
+    _held: str = ""
+    _at_line_start: bool = True
+    _fence: str = ""
+    _length: int = 0  # characters read by the last _next
+    _by_label: Mapping[str, int] = field(init=False)
+    _numbers: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names: dict[str, int] = {}
+        for passage in sorted(self.passages, key=lambda p: p.number):
+            for name in (passage.label, *(hit.label for hit in passage.hits), passage.uri, passage.title or ""):
+                names.setdefault(name, passage.number)
+        # longest first: a label may begin as another one does
+        known = sorted((name for name in names if 0 < len(name) < _LONGEST // 2), key=len, reverse=True)
+        self._by_label = {name: names[name] for name in known}
+        self._numbers = frozenset(passage.number for passage in self.passages)
+
+    def feed(self, text: str) -> list[Piece]:
+        """The pieces that are final by now."""
+        self._held += text
+        return list(self._read(last=False))
+
+    def end(self) -> list[Piece]:
+        """What was held back, once nothing more comes."""
+        return list(self._read(last=True))
+
+    def _read(self, *, last: bool) -> Iterator[Piece]:
+        text, at = self._held, 0
+        while at < len(text):
+            taken, numbers = self._next(text, at, last)
+            if taken is None:
+                break
+            piece, at = taken, at + self._length
+            if piece:
+                yield Piece(piece, numbers)
+        self._held = text[at:]
+
+    def _take(self, text: str, length: int, written: str | None = None) -> str:
+        self._length = length
+        self._at_line_start = text.endswith("\n")
+        return text if written is None else written
+
+    def _next(self, text: str, at: int, last: bool) -> tuple[str | None, tuple[int, ...]]:
+        """What stands at a place: its final text and its numbers; None where more has to come first."""
+        if self._at_line_start:
+            end = text.find("\n", at)
+            line = text[at:] if end < 0 else text[at : end + 1]
+            whole = end >= 0 or last
+            if fence := _FENCE.match(line):
+                if not whole:
+                    return None, ()
+                mark = fence["fence"]
+                if not self._fence:
+                    self._fence = mark
+                    return self._take(line, len(line)), ()
+                if mark.startswith(self._fence) and not line.strip().strip(mark[0]):
+                    self._fence = ""
+                    return self._take(line, len(line)), ()
+            elif not whole and _PERHAPS_FENCE.fullmatch(line):
+                return None, ()
+        if self._fence:
+            end = text.find("\n", at)
+            piece = text[at:] if end < 0 else text[at : end + 1]
+            return self._take(piece, len(piece)), ()
+        if plain := _PLAIN.match(text, at):
+            return self._take(plain[0], len(plain[0])), ()
+        mark = text[at]
+        if mark == "\n":
+            return self._take("\n", 1), ()
+        if mark == "\\":
+            pair = text[at : at + 2]
+            return (None, ()) if len(pair) < 2 and not last else (self._take(pair, len(pair)), ())
+        return self._code(text, at, last) if mark == "`" else self._mark(text, at, last)
+
+    def _code(self, text: str, at: int, last: bool) -> tuple[str | None, tuple[int, ...]]:
+        ticks = len(text) - at - len(text[at:].lstrip("`"))
+        if at + ticks == len(text) and not last:
+            return None, ()
+        paragraph = text.find("\n\n", at)
+        stop = min(len(text) if paragraph < 0 else paragraph, at + _LONGEST)
+        closing = regex.compile(rf"(?<!`)`{{{ticks}}}(?!`)").search(text, at + ticks, stop)
+        if closing and (closing.end() < len(text) or last):
+            return self._take(text[at : closing.end()], closing.end() - at), ()
+        if paragraph < 0 and not last and len(text) - at < _LONGEST:
+            return None, ()
+        return self._take(text[at : at + ticks], ticks), ()  # never closed: no code
+
+    def _mark(self, text: str, at: int, last: bool) -> tuple[str | None, tuple[int, ...]]:
+        if not last and self._label_begins(text, at):
+            return None, ()
+        found = self._labelled(text, at) or _numbered(text, at)
+        if found is not None:
+            length, numbers = found
+            after = text[at + length : at + length + 1]
+            if not after and not last:
+                return None, ()
+            if after != "(":
+                true = tuple(dict.fromkeys(n for n in numbers if n in self._numbers))
+                if len(true) < len(numbers):
+                    self.false.append(text[at : at + length])
+                return self._take(text[at : at + length], length, "".join(f"[{n}]" for n in true)), true
+        elif not last and not _closed(text, at) and len(text) - at < _LONGEST:
+            return None, ()
+        return self._take(text[at], 1), ()
+
+    def _label_begins(self, text: str, at: int) -> bool:
+        head = _LABELLED.match(text, at)
+        rest = text[head.end() :] if head else ""
+        return head is not None and any(
+            name.startswith(rest) or (rest.startswith(name) and not rest[len(name) :].strip(" ")) for name in self._by_label
+        )
+
+    def _labelled(self, text: str, at: int) -> tuple[int, tuple[int, ...]] | None:
+        """`[citation: label]`, by the labels that there are: they may hold brackets themselves."""
+        head = _LABELLED.match(text, at)
+        if head is None:
+            return None
+        for name, number in self._by_label.items():
+            if text.startswith(name, head.end()):
+                rest = text[head.end() + len(name) :]
+                closing = len(rest) - len(rest.lstrip(" "))
+                if rest[closing : closing + 1] == "]":
+                    return head.end() + len(name) + closing + 1 - at, (number,)
+        # a label that is none; with another word it may be a remark
+        unknown = _UNKNOWN.match(text, at)
+        return (len(unknown[0]), (-1,)) if unknown else None
+
+
+def _numbered(text: str, at: int) -> tuple[int, tuple[int, ...]] | None:
+    match = _NUMBERS.match(text, at)
+    return None if match is None else (len(match[0]), tuple(int(n) for n in match.captures("n")))
+
+
+def _closed(text: str, at: int) -> bool:
+    """Whether what was opened cannot become a mark any more: closed, or another one or a line begins."""
+    return any(mark in text[at + 1 :] for mark in (*_OPENING, *_CLOSING, "\n"))
+
+
+def resolved(text: str, passages: Sequence[Passage]) -> tuple[str, tuple[int, ...], list[str]]:
+    """A whole answer: its text with `[n]`, the numbers it cites in order, and the marks that named nothing."""
+    resolver = Resolver(passages)
+    pieces = [*resolver.feed(text), *resolver.end()]
+    numbers = dict.fromkeys(number for piece in pieces for number in piece.numbers)
+    return "".join(piece.text for piece in pieces), tuple(numbers), resolver.false
+
+
+def misquoted(sentence: str, cited: Sequence[Passage]) -> tuple[str, ...]:
+    """Quotations in a sentence that stand in none of the passages it cites, spaces and case aside."""
+    said = [match[1] or match[2] or match[3] for match in _QUOTATION.finditer(sentence)]
+    texts = [
+        _bare(f"{passage.title or ''} {' '.join(passage.heading_path)} {passage.context} {passage.content}") for passage in cited
+    ]
+    return tuple(words for words in said if not any(_bare(words) in text for text in texts))
+
+
+def _bare(text: str) -> str:
+    return regex.sub(r"[\s\p{P}\p{S}]+", "", unicodedata.normalize("NFKC", text).casefold())
