@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import regex
 
-from ragdb.types import Passage
+from ragdb.sentences import sentences
+from ragdb.types import Citation, Claim, Hit, Passage
 
 _WORDS = "sources?|passages?|documents?|docs?|refs?|references?|citations?|出典|資料|文書|引用|パッセージ"
 _LONGEST = 400  # characters that an open bracket or backtick holds back
@@ -193,6 +194,17 @@ def resolved(text: str, passages: Sequence[Passage]) -> tuple[str, tuple[int, ..
     return "".join(piece.text for piece in pieces), tuple(numbers), resolver.false
 
 
+def claims(text: str, passages: Sequence[Passage]) -> tuple[Claim, ...]:
+    """The sentences of an answer whose marks are resolved, with what each cites and what it quotes wrongly."""
+    by_number = {passage.number: passage for passage in passages}
+    found = []
+    for start, end in sentences(text):
+        pieces = resolved(text[start:end], passages)[1]
+        wrong = misquoted(text[start:end], [by_number[n] for n in pieces]) if pieces else ()
+        found.append(Claim(start, end, pieces, wrong))
+    return tuple(found)
+
+
 def misquoted(sentence: str, cited: Sequence[Passage]) -> tuple[str, ...]:
     """Quotations in a sentence that stand in none of the passages it cites, spaces and case aside."""
     said = [match[1] or match[2] or match[3] for match in _QUOTATION.finditer(sentence)]
@@ -204,3 +216,20 @@ def misquoted(sentence: str, cited: Sequence[Passage]) -> tuple[str, ...]:
 
 def _bare(text: str) -> str:
     return regex.sub(r"[\s\p{P}\p{S}]+", "", unicodedata.normalize("NFKC", text).casefold())
+
+
+def citation(number: int, hit: Hit, start: int, end: int, words: str) -> Citation:
+    """Where `[number]` points: `words`, from `start` to `end` of the hit's document."""
+    return Citation(
+        number=number,
+        chunk_id=hit.chunk_id,
+        label=hit.label,
+        uri=hit.uri,
+        heading_path=hit.heading_path,
+        start=start,
+        end=end,
+        page=hit.page,
+        quote=words,
+        document_id=hit.document_id,
+        title=hit.title,
+    )

@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from ragdb import adapters, models
@@ -14,6 +15,7 @@ from ragdb.chunkers import Chunking
 from ragdb.db.caller import Caller, Row, SessionCaller, one, value
 from ragdb.db.pool import Database
 from ragdb.errors import ConfigError, ContextTooSmall, EmbedderMismatch, NoEmbedder, RagDBError
+from ragdb.prompts import Prompts
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker, Rewriter
 
 _CHUNK_TOKENS = 256
@@ -34,11 +36,13 @@ class Context:
         llm: LLM | str | None,
         chunker: Chunker | None = None,
         analyzer: Analyzer | None = None,
+        prompts: str | Path | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.database = Database(target)
         self.collection = collection
         self.options = dict(options or {})
+        self.prompts = Prompts(prompts)
         self.llm: LLM | None = adapters.resolve_llm(llm, defaults=self.options.get("llm", {})) if llm is not None else None
         if self.llm is not None:
             _window_must_leave_room(self.llm)
@@ -84,10 +88,12 @@ class Context:
         """
         with self._lock:
             if name not in self._rewriters:
-                self._rewriters[name] = adapters.load(
-                    "rewriters", name, defaults={"llm": self.llm, "llm_options": self.options.get("llm", {})}
-                )
+                self._rewriters[name] = adapters.load("rewriters", name, defaults=self._for_prompted())
             return self._rewriters[name]
+
+    def _for_prompted(self) -> dict[str, Any]:
+        """What adapters get that ask a language model."""
+        return {"llm": self.llm, "llm_options": self.options.get("llm", {}), "prompts": self.prompts}
 
     def caller(self, session: Any = None) -> Caller:
         """The caller's own transaction, or ragdb's pool."""
@@ -218,9 +224,7 @@ class Context:
 
     def _loaded_reranker(self, name: str) -> Reranker:
         options = self.options.get("reranker", {})
-        found: Reranker = adapters.load(
-            "rerankers", name, defaults={"llm": self.llm, "llm_options": self.options.get("llm", {}), **options}
-        )
+        found: Reranker = adapters.load("rerankers", name, defaults={**self._for_prompted(), **options})
         return found
 
     def chunking(self, db: Caller | None = None) -> Chunking:

@@ -83,6 +83,7 @@ def arguments(settings: Settings) -> dict[str, Any]:
         "embedder": settings.embedder,
         "reranker": settings.reranker,
         "llm": settings.llm,
+        "prompts": settings.prompts,
         "options": {family: given for family, given in options.items() if given},
     }
     return {name: value for name, value in made.items() if value}

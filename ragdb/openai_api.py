@@ -25,6 +25,8 @@ OPENAI_URL = "https://api.openai.com/v1"
 _PLACEHOLDER_KEY = "no-key"  # local servers want none, the library wants one
 _PIECES = re.compile(r"[A-Za-z\u00aa-\u024f]+|\s+|.")
 _LONG_WORD = 10
+_WORDS = re.compile(r"[A-Za-z\u00aa-\u024f]+")
+_OTHER = re.compile(r"[\u0370-\U0010ffff]")
 _TOO_LONG = re.compile(
     r"context.{0,20}(length|window|size)|maximum context|too many tokens|prompt is too long|input is too long", re.IGNORECASE
 )
@@ -229,6 +231,11 @@ def estimate_tokens(text: str) -> int:
             letters = (3 if len(piece) > _LONG_WORD else 5) if piece.isascii() else 2
             count += -(-len(piece) // letters)
     return count
+
+
+def fewest_tokens(text: str) -> int:
+    """A floor that no tokenizer in use goes below: a token for a Latin word, one for four characters of other scripts."""
+    return sum(1 for _ in _WORDS.finditer(text)) + sum(1 for _ in _OTHER.finditer(text)) // 4
 
 
 def _refused(server: Server, error: openai.APIStatusError) -> ServerFailure:

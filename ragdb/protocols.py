@@ -73,7 +73,9 @@ class LLM(Protocol):
         temperature: float = 0.2,
         max_tokens: int | None = None,
         deadline: float | None = None,
-    ) -> Iterator[str]: ...
+    ) -> Iterator[str | Completion]:
+        """The answer in pieces; a Completion at the end may tell the tokens and why it ended. Closing it ends the call."""
+        ...
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""RagDB: the seven verbs, thin. What they do stands in ragdb.ingest, ragdb.pipeline and ragdb.runs."""
+"""RagDB: the eight verbs, thin. What they do stands in ragdb.ingest, ragdb.pipeline and ragdb.runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ragdb.context import Context
 from ragdb.ingest import documents
 from ragdb.pipeline import Pipeline
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker
+from ragdb.question import AnswerStream
 from ragdb.runs import explain as explanations
 from ragdb.runs.explain import Explanation
-from ragdb.types import Added, Answer, Document, Message, SearchResult, StoredDocument
+from ragdb.types import Added, Answer, AnswerPart, Document, Message, SearchResult, StoredDocument
 
 T = TypeVar("T")
 
@@ -40,12 +41,15 @@ class RagDB:
         pipeline: Pipeline = presets.hybrid,
         chunker: Chunker | None = None,
         analyzer: Analyzer | None = None,
+        prompts: str | Path | None = None,
         options: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """`options` holds keyword options of adapters given by name: `{"llm": {"base_url": ...}, "embedder": {...}}`.
 
         `analyzer` makes the words of the lexical leg, `text -> words`, for chunks and questions of a collection that
         was made with one (Sudachi, MeCab: examples/external_analyzer.py); None: the database makes them.
+
+        `prompts` is a folder of texts that replace ragdb's own, by their names: `en/answer.txt`, `ja/messages.toml`.
         """
         self.pipeline = pipeline
         self.context = Context(
@@ -56,6 +60,7 @@ class RagDB:
             llm=llm,
             chunker=chunker,
             analyzer=analyzer,
+            prompts=prompts,
             options=options,
         )
 
@@ -142,6 +147,22 @@ class RagDB:
             self.context, pipeline or self.pipeline, question, k=k, where=where, history=history, session=session
         )
 
+    def stream(
+        self,
+        question: str,
+        *,
+        k: int = 6,
+        where: Mapping[str, Any] | None = None,
+        history: Sequence[Message] = (),
+        pipeline: Pipeline | None = None,
+    ) -> AnswerStream:
+        """The answer of `ask` as it is written: `for part in rag.stream(...): print(part, end="")`, then `stream.answer`.
+
+        Raises what `ask` raises, at once; a stream that breaks off ends with outcome `llm_failed`. No session: a transaction
+        would stay open while the model writes.
+        """
+        return pipelines.stream(self.context, pipeline or self.pipeline, question, k=k, where=where, history=history)
+
     def explain(self, run_id: int, *, top: int = 10) -> Explanation:
         """The funnel of a recorded run: every stage with its first `top` chunks, and what fell and why."""
         return explanations.explain(self.context.database, run_id, top=top)
@@ -194,5 +215,45 @@ class AsyncRagDB:
     async def ask(self, question: str, *, session: Any = None, **kwargs: Any) -> Answer:
         return await self._run(self._rag.ask, question, session=session, **kwargs)
 
+    async def stream(self, question: str, **kwargs: Any) -> AsyncAnswerStream:
+        """`async for part in await rag.aio.stream(...)`."""
+        return AsyncAnswerStream(await self._run(self._rag.stream, question, **kwargs), self._run)
+
     async def explain(self, run_id: int, **kwargs: Any) -> Explanation:
         return await self._run(self._rag.explain, run_id, **kwargs)
+
+
+class AsyncAnswerStream:
+    """AnswerStream for asyncio: each part is waited for on a thread."""
+
+    def __init__(self, parts: AnswerStream, run: Callable[..., Any]) -> None:
+        self._parts = parts
+        self._run = run
+        self._waiting: asyncio.Future[Any] | None = None
+
+    @property
+    def answer(self) -> Answer | None:
+        """The whole answer once it has ended."""
+        return self._parts.answer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AnswerPart:
+        self._waiting = asyncio.ensure_future(self._run(next, self._parts, None))
+        part = await asyncio.shield(self._waiting)
+        if part is None:
+            raise StopAsyncIteration
+        return part  # type: ignore[no-any-return]
+
+    async def aclose(self) -> None:
+        """Ends it where it is; waits for a part that is being written, which a thread cannot be taken from."""
+        if self._waiting is not None and not self._waiting.done():
+            await asyncio.wait([self._waiting])
+        await self._run(self._parts.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

@@ -16,7 +16,7 @@ from ragdb.errors import BadDocument
 
 Status = Literal["active", "draft", "archived"]
 IngestState = Literal["queued", "processing", "ready", "failed"]
-AnswerOutcome = Literal["answered", "not_in_documents", "nothing_retrieved", "no_retrieval", "llm_failed"]
+AnswerOutcome = Literal["answered", "not_in_documents", "nothing_retrieved", "no_retrieval", "llm_failed", "cancelled"]
 AnswerMode = Literal["extractive", "llm"]
 
 STATUSES: tuple[Status, ...] = ("active", "draft", "archived")
@@ -249,6 +249,16 @@ class Citation(_Value):
 
 
 @dataclass(frozen=True, slots=True)
+class Claim(_Value):
+    """A sentence of an answer, `answer.text[start:end]`: the passages it cites, and quotations that stand in none of them."""
+
+    start: int
+    end: int
+    numbers: tuple[int, ...] = ()
+    misquoted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
     """What a stage returns: its value, what it dropped and why ({reason: ids}), and a line for the trace."""
 
@@ -316,7 +326,11 @@ class SearchResult(_Value):
 
 @dataclass(frozen=True, slots=True)
 class Answer(_Value):
-    """The answer to one question. `str(answer)` is the text with its sources below."""
+    """The answer to one question. `str(answer)` is the text with its sources below.
+
+    `uncited` are sentences that cite nothing, `misquoted` quotations that do not stand in the passage they cite; `claims`
+    has both by sentence.
+    """
 
     run_id: int | None
     text: str
@@ -324,9 +338,11 @@ class Answer(_Value):
     mode: AnswerMode
     citations: tuple[Citation, ...] = ()
     uncited: tuple[str, ...] = ()
+    misquoted: tuple[str, ...] = ()
     usage: Mapping[str, Any] = field(default_factory=dict)
     stages: tuple[StageTrace, ...] = ()
     question: str = ""
+    claims: tuple[Claim, ...] = field(default=(), repr=False)
 
     @property
     def sources(self) -> str:
@@ -338,6 +354,21 @@ class Answer(_Value):
 
     def __str__(self) -> str:
         return f"{self.text}\n\n{self.sources}" if self.citations else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPart(_Value):
+    """A piece of an answer as it is written; `str(part)` is its text. `citations`: where the marks in it point.
+
+    `replaces`: what came before was no part of the answer (a model's thoughts that were not marked as such) and is void.
+    """
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    replaces: bool = False
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)

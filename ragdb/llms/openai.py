@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -53,6 +54,7 @@ class OpenAILLM:
         self._encoding = encoding
         self._schema_form = _SCHEMA_FORMS[0]
         self._with_temperature = True
+        self._with_usage = True  # of a stream, asked for
 
     @classmethod
     def load(
@@ -117,10 +119,12 @@ class OpenAILLM:
         temperature: float = 0.2,
         max_tokens: int | None = None,
         deadline: float | None = None,
-    ) -> Iterator[str]:
-        """The answer in pieces as they come. Retried only before the first piece; raises LLMError, also half way."""
+    ) -> Iterator[str | Completion]:
+        """The answer in pieces, then what it took. Retried before the first piece only; raises LLMError, also half way."""
         until = None if deadline is None else time.monotonic() + deadline
         body = {**self._body(messages, None, temperature, max_tokens), "stream": True}
+        if self._with_usage:
+            body["stream_options"] = {"include_usage": True}
         response = self._asked(lambda sent: self._retried(lambda: self._open(sent, until), until), body)
         with response:
             content_type = response.response.headers.get("content-type", "")
@@ -128,10 +132,15 @@ class OpenAILLM:
                 pieces = received(self._server, response.response.iter_bytes(), until)
                 if "event-stream" not in content_type:  # a server that cannot stream, or a proxy's page
                     answer = parsed(self._server, b"".join(pieces), content_type)
-                    yield from filter(None, [self._completion(answer).text])
+                    completion = self._completion(answer)
+                    yield from filter(None, [completion.text])
+                    yield replace(completion, text="")
                     return
+                took = Completion("")
                 for event in events(self._server, pieces):
                     yield from filter(None, [_delta(event)])
+                    took = _took(took, event)
+                yield took
 
     def _body(
         self, messages: Sequence[Message], schema: Mapping[str, Any] | None, temperature: float, max_tokens: int | None
@@ -159,15 +168,17 @@ class OpenAILLM:
                 answer = ask(body)
                 break
             except OpenAILLMError as error:
-                names_temperature = "temperature" in body and "temperature" in str(error)
-                if error.reason != "refused" or not (names_temperature or form != "none"):
+                unknown = [name for name in ("temperature", "stream_options") if name in body and name in str(error)]
+                if error.reason != "refused" or not (unknown or form != "none"):
                     raise
-                if names_temperature:
-                    del body["temperature"]
+                if unknown:
+                    del body[unknown[0]]
                 else:
                     form = "json_object" if form == "json_schema" and "json_object" in str(error) else "none"
                     _set_schema(body, schema or {}, form)
         self._with_temperature = "temperature" in body
+        if "stream" in body:
+            self._with_usage = "stream_options" in body
         if schema is not None:
             self._schema_form = form
         return answer
@@ -239,6 +250,21 @@ def _delta(event: Mapping[str, Any]) -> str:
     choices = event.get("choices")
     delta = choices[0].get("delta") if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else None
     return _text(delta.get("content")) if isinstance(delta, Mapping) else ""
+
+
+def _took(so_far: Completion, event: Mapping[str, Any]) -> Completion:
+    """What an event tells beside text: why it ended (in one), the tokens (in another, often without choices)."""
+    choices = event.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    used = event.get("usage")
+    usage = used if isinstance(used, Mapping) else {}
+    return Completion(
+        "",
+        usage.get("prompt_tokens", so_far.prompt_tokens),
+        usage.get("completion_tokens", so_far.completion_tokens),
+        choice.get("finish_reason") or so_far.finish_reason,
+        event.get("model") or so_far.model,
+    )
 
 
 def _text(content: Any) -> str:

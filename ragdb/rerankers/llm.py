@@ -13,7 +13,7 @@ from ragdb.adapters import sendable
 from ragdb.errors import ConfigError, RerankerError
 from ragdb.llms.calls import complete
 from ragdb.llms.replies import json_value
-from ragdb.prompts import language_of, template
+from ragdb.prompts import OURS, Prompts, language_of
 from ragdb.protocols import LLM
 from ragdb.types import Message
 
@@ -30,27 +30,28 @@ class LLMReranker:
 
     example: ClassVar[str] = "llm"
 
-    def __init__(self, llm: LLM) -> None:
+    def __init__(self, llm: LLM, prompts: Prompts = OURS) -> None:
         self._llm = llm
+        self._prompts = prompts
         self.name = f"llm:{llm.name}"
         # Of twenty passages each gets its share of the window.
         self.max_tokens = max(64, (llm.context_window - llm.max_output_tokens - 500) // 20)
 
     @classmethod
-    def load(cls, model: str = "", *, llm: LLM | None = None, llm_options: Any = None) -> LLMReranker:
+    def load(cls, model: str = "", *, llm: LLM | None = None, llm_options: Any = None, prompts: Prompts = OURS) -> LLMReranker:
         """`llm` and `llm_options` come from the RagDB: its language model, and the options of one given by name."""
         if model:
-            return cls(adapters.load_llm(model, defaults=llm_options or {}))
+            return cls(adapters.load_llm(model, defaults=llm_options or {}), prompts)
         if llm is None:
             raise ConfigError("the reranker llm needs a language model: RAGDB_LLM, RagDB(..., llm=...), or llm:openai:NAME")
-        return cls(llm)
+        return cls(llm, prompts)
 
     def count_tokens(self, text: str) -> int:
         return self._llm.count_tokens(text)
 
     def score(self, query: str, passages: Sequence[str], *, deadline: float | None = None) -> list[float]:
         listed = "\n\n".join(f"[{n}] {' '.join(sendable(text).split())}" for n, text in enumerate(passages, start=1))
-        prompt = template("rerank", language_of(query)).substitute(question=sendable(query), passages=listed)
+        prompt = self._prompts.template("rerank", language_of(query)).substitute(question=sendable(query), passages=listed)
         reply = complete(self._llm, [Message("user", prompt)], schema=_SCHEMA, temperature=0.0, deadline=deadline)
         order = _order(json_value(reply.text), len(passages))
         if not order:

@@ -12,7 +12,7 @@ from ragdb.adapters import sendable
 from ragdb.errors import ConfigError, LLMError
 from ragdb.llms.calls import complete
 from ragdb.llms.replies import texts
-from ragdb.prompts import language_of, template
+from ragdb.prompts import OURS, Prompts, language_of
 from ragdb.protocols import LLM
 from ragdb.types import Message, Query
 
@@ -38,18 +38,19 @@ class Prompted:
     temperature: ClassVar[float] = 0.0
     max_tokens: ClassVar[int] = 256
 
-    def __init__(self, llm: LLM) -> None:
+    def __init__(self, llm: LLM, prompts: Prompts = OURS) -> None:
         self._llm = llm
+        self._prompts = prompts
         self.name = f"{self.prompt}:{llm.name}"
 
     @classmethod
-    def load(cls, model: str = "", *, llm: LLM | None = None, llm_options: Any = None) -> Self:
+    def load(cls, model: str = "", *, llm: LLM | None = None, llm_options: Any = None, prompts: Prompts = OURS) -> Self:
         """By the language model of the answers (`llm`), or by another one: `multi:openai:NAME`."""
         if model:
-            return cls(adapters.load_llm(model, defaults=llm_options or {}))
+            return cls(adapters.load_llm(model, defaults=llm_options or {}), prompts)
         if llm is None:
             raise ConfigError(f"{cls.prompt} needs a language model: RAGDB_LLM, RagDB(..., llm=...), or {cls.prompt}:openai:NAME")
-        return cls(llm)
+        return cls(llm, prompts)
 
     def cache_key(self, question: Query, history: Sequence[Message]) -> str:
         """What the result depends on, as text: another prompt or model is another key."""
@@ -67,7 +68,7 @@ class Prompted:
             deadline=deadline,
         )
         # Small models write the prompt's own words, or names for queries instead of queries.
-        said = " ".join(template(self.prompt, language_of(question.text)).template.split())
+        said = " ".join(self._prompts.template(self.prompt, language_of(question.text)).template.split())
         written = (_LABEL.sub("", text) for text in texts(reply.text, most=self.most))
         found = [
             text for text in written if 2 <= len(text) <= self.longest and text not in said and not _NUMBERED.fullmatch(text)
@@ -78,4 +79,6 @@ class Prompted:
 
     def _filled(self, question: str, history: Sequence[Message]) -> str:
         said = "\n".join(f"{m.role}: {' '.join(m.content.split())[:_SAID_LENGTH]}" for m in history[-_SAID:])
-        return template(self.prompt, language_of(question)).substitute(question=sendable(question), history=sendable(said))
+        return self._prompts.template(self.prompt, language_of(question)).substitute(
+            question=sendable(question), history=sendable(said)
+        )

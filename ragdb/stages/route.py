@@ -17,7 +17,7 @@ import regex
 from ragdb.adapters import sendable
 from ragdb.llms.calls import complete
 from ragdb.llms.replies import json_value
-from ragdb.prompts import language_of, template
+from ragdb.prompts import OURS, Prompts, language_of
 from ragdb.protocols import LLM
 from ragdb.types import Message, Outcome
 
@@ -82,12 +82,12 @@ def route(question: str, *, history: bool = False) -> Outcome[Route]:
     return Outcome(found, note=f"{found.kind}: {found.reason}")
 
 
-def route_by_model(question: str, llm: LLM, *, history: bool, timeout: float) -> Outcome[Route]:
+def route_by_model(question: str, llm: LLM, *, history: bool, timeout: float, prompts: Prompts = OURS) -> Outcome[Route]:
     """By rules first; what they call simple, a language model may call otherwise, in one call. It fails: simple."""
     found = _route(question, history)
     if found.kind != "simple":
         return Outcome(found, note=f"{found.kind}: {found.reason}")
-    prompt = template("route", language_of(question)).substitute(question=sendable(question))
+    prompt = prompts.template("route", language_of(question)).substitute(question=sendable(question))
     try:
         reply = complete(llm, [Message("user", prompt)], schema=_SCHEMA, temperature=0.0, max_tokens=64, deadline=timeout)
     except Exception as error:  # noqa: BLE001  whatever a model does: the rules have decided already

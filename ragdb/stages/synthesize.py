@@ -1,112 +1,54 @@
 """synthesize: the answer to the user's own question, with citations that point into the documents.
 
-Without a language model the answer is quoted (`extractive`). With one it is written from the passages (`llm`); every
-`[n]` is checked against them. Without evidence there is no call: that is decided before this stage.
+Without a language model the answer is quoted (`extractive`). With one it is written from the passages (`llm`), whole or
+as a stream, which read alike; every `[n]` is checked against them. Without evidence there is no call: that is decided
+before this stage.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ragdb.citations import Piece, Resolver, citation, claims
 from ragdb.errors import ContextTooSmall, LLMError
-from ragdb.llms.calls import complete
+from ragdb.llms.calls import Call, complete
 from ragdb.llms.think import strip_think
-from ragdb.prompts import language_of, message, rendered, template
+from ragdb.openai_api import fewest_tokens
+from ragdb.prompts import OURS, Prompts, language_of, rendered
 from ragdb.protocols import LLM
-from ragdb.sentences import sentences
-from ragdb.types import Answer, AnswerMode, AnswerOutcome, Citation, Hit, Message, Outcome, Passage
+from ragdb.types import Answer, AnswerMode, AnswerOutcome, AnswerPart, Citation, Completion, Message, Outcome, Passage
 
 NOT_IN_DOCUMENTS = "NOT_IN_DOCUMENTS"
-_MARKER = re.compile(r"\[(\d{1,4})\]")
-_QUOTES = 3
-_QUOTE_LENGTH = 400
+_THINK = "<think>"
 
 
-def no_answer(question: str, outcome: AnswerOutcome, mode: AnswerMode) -> Outcome[Answer]:
+def no_answer(question: str, outcome: AnswerOutcome, mode: AnswerMode, prompts: Prompts = OURS) -> Outcome[Answer]:
     """The sentence that goes with an outcome."""
-    return fixed(question, outcome, outcome, mode)
+    return fixed(question, outcome, outcome, mode, prompts)
 
 
-def fixed(question: str, words: str, outcome: AnswerOutcome, mode: AnswerMode) -> Outcome[Answer]:
+def fixed(question: str, words: str, outcome: AnswerOutcome, mode: AnswerMode, prompts: Prompts = OURS) -> Outcome[Answer]:
     """A fixed sentence in the question's language; costs no call."""
-    return Outcome(Answer(None, message(words, language_of(question)), outcome, mode, question=question), note=outcome)
+    said = prompts.message(words, language_of(question))
+    return Outcome(Answer(None, said, outcome, mode, question=question), note=outcome)
 
 
-def nothing(question: str, mode: AnswerMode, *, waiting: int) -> Outcome[Answer]:
+def nothing(question: str, mode: AnswerMode, prompts: Prompts = OURS, *, waiting: int) -> Outcome[Answer]:
     """No document matches; where some wait to be embedded, that is said."""
-    outcome = no_answer(question, "nothing_retrieved", mode)
+    outcome = no_answer(question, "nothing_retrieved", mode, prompts)
     if not waiting:
         return outcome
-    more = message("waiting", language_of(question), count=str(waiting))
+    more = prompts.message("waiting", language_of(question), count=str(waiting))
     return dataclasses.replace(outcome, value=dataclasses.replace(outcome.value, text=f"{outcome.value.text} {more}"))
 
 
-# --- extractive -----------------------------------------------------------------------------------
-
-
-def quote(question: str, passages: Sequence[Passage]) -> Outcome[Answer]:
-    """Up to three quotations from the evident hits, each with a citation; what holds most of the question comes first."""
-    evident = [(passage, hit) for passage in passages for hit in passage.hits if hit.chunk_id in passage.evident]
-    evident.sort(key=lambda found: (-found[1].evidence, -found[1].score, found[1].chunk_id))
-    citations = []
-    # Numbered by quotation, not by passage: two quotations of one passage point to two places.
-    for number, (_, hit) in enumerate(evident[:_QUOTES], start=1):
-        start, end = _best_span(hit)
-        citations.append(_citation(number, hit, hit.start + start, hit.start + end, hit.content[start:end]))
-    text = "\n\n".join(f"{c.quote}{_gap(c.quote)}[{c.number}]" for c in citations)
-    return Outcome(
-        Answer(None, text, "answered", "extractive", tuple(citations), question=question), note=f"quotations: {len(citations)}"
-    )
-
-
-def _gap(quotation: str) -> str:
-    """A mark behind a table row or a closing fence would become part of it."""
-    last = quotation.rsplit("\n", 1)[-1].lstrip()
-    return "\n\n" if last.startswith(("|", "```", "~~~")) else " "
-
-
-def _best_span(hit: Hit) -> tuple[int, int]:
-    """The part of a hit to quote: all of a short one, else the sentences around the one that matches best."""
-    text = hit.content
-    if len(text.strip()) <= _QUOTE_LENGTH:
-        return len(text) - len(text.lstrip()), len(text.rstrip())
-    spans = sentences(text)
-    weights = [_weight(text[s:e], hit.matched) for s, e in spans]
-    first = last = max(range(len(spans)), key=lambda i: (weights[i], -i))
-    while last + 1 < len(spans) and spans[last + 1][1] - spans[first][0] <= _QUOTE_LENGTH:
-        last += 1
-    return _whole_rows(text, spans[first][0], spans[last][1])
-
-
-def _whole_rows(text: str, start: int, end: int) -> tuple[int, int]:
-    """A span that begins or ends inside a table row, widened to the row: a cell says nothing without the others."""
-    row = text.rfind("\n", 0, start) + 1
-    if text.startswith("|", row):
-        start = row
-    row = text.rfind("\n", 0, end) + 1
-    if text.startswith("|", row):
-        after = text.find("\n", end)
-        end = len(text.rstrip()) if after < 0 else after
-    return start, end
-
-
-def _weight(sentence: str, matched: Mapping[str, float]) -> float:
-    # A stem is a prefix of its words, but for its last letter (policy, polici).
-    folded = sentence.casefold()
-    return sum(idf for word, idf in matched.items() if (word if len(word) < 4 or not word.isascii() else word[:-1]) in folded)
-
-
-# --- with a language model ------------------------------------------------------------------------
-
-
-def prompt(question: str, passages: Sequence[Passage]) -> list[Message]:
+def prompt(question: str, passages: Sequence[Passage], prompts: Prompts = OURS) -> list[Message]:
     """What is sent: the rules with the passages in reading order, then the user's own words."""
     body = "\n\n".join(rendered(p) for p in passages)
     return [
-        Message("system", template("answer", language_of(question)).substitute(passages=body)),
+        Message("system", prompts.template("answer", language_of(question)).substitute(passages=body)),
         Message("user", question),
     ]
 
@@ -115,9 +57,9 @@ def prompt(question: str, passages: Sequence[Passage]) -> list[Message]:
 _PER_MESSAGE = 8
 
 
-def room(question: str, llm: LLM) -> int:
+def room(question: str, llm: LLM, prompts: Prompts = OURS) -> int:
     """Tokens left for passages: context window - output - prompt without passages. Raises ContextTooSmall if none."""
-    fixed = sum(llm.count_tokens(m.content) + _PER_MESSAGE for m in prompt(question, ()))
+    fixed = sum(llm.count_tokens(m.content) + _PER_MESSAGE for m in prompt(question, (), prompts))
     left = llm.context_window - llm.max_output_tokens - fixed
     if left <= 0:
         raise ContextTooSmall(
@@ -128,71 +70,192 @@ def room(question: str, llm: LLM) -> int:
     return left
 
 
-def write(question: str, passages: Sequence[Passage], llm: LLM, *, temperature: float, timeout: float) -> Outcome[Answer]:
-    """The model's answer with checked citations; one more try where it wrote nothing, then outcome `llm_failed`."""
-    messages = prompt(question, passages)
-    reason = ""
-    usage: dict[str, Any] = {"llm": llm.name, "temperature": temperature, "calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
-    sent = sum(llm.count_tokens(m.content) + _PER_MESSAGE for m in messages)
-    # The second try may write longer: an empty answer often is one whose reasoning used up the output.
-    for max_tokens in (
-        llm.max_output_tokens,
-        max(llm.max_output_tokens, min(2 * llm.max_output_tokens, llm.context_window - sent)),
-    ):
+class Writing:
+    """One answer by a language model. `whole()` or `streamed()`, then `outcome` is there; once more where nothing came.
+
+    A model that fails is the outcome `llm_failed`, no error; what it had written until then stays in the text.
+    """
+
+    def __init__(
+        self, question: str, passages: Sequence[Passage], llm: LLM, *, temperature: float, timeout: float, prompts: Prompts = OURS
+    ) -> None:
+        self._question = question
+        self._passages = passages
+        self._by_number = {passage.number: passage for passage in passages}
+        self._llm = llm
+        self._prompts = prompts
+        self._temperature = temperature
+        self._timeout = timeout
+        self._messages = prompt(question, passages, prompts)
+        self._usage: dict[str, Any] = {
+            "llm": llm.name,
+            "temperature": temperature,
+            "calls": 0,
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+        }
+        self._reset()
+        self.calls: list[Call] = []  # of a stream; those of `whole` are gathered around it
+        self.outcome: Outcome[Answer] | None = None
+
+    def whole(self) -> Outcome[Answer]:
+        """The answer from one call, or two."""
+        reason = ""
+        for max_tokens in self._room():
+            self._reset()
+            try:
+                completion = complete(
+                    self._llm,
+                    self._messages,
+                    temperature=self._temperature,
+                    max_tokens=max_tokens,
+                    deadline=self._timeout,
+                )
+            except LLMError as error:
+                reason = str(error)
+                break
+            self._used(completion)
+            for _ in self._read(completion.text or "", last=True):
+                pass
+            if self._text or self._refused:
+                return self._done()
+            reason = f"empty answer, finish reason {completion.finish_reason or 'not given'}"
+        return self._failed(reason)
+
+    def streamed(self) -> Iterator[AnswerPart]:
+        """The answer as it is written; all parts together are the text of the answer."""
+        reason = ""
+        for max_tokens in self._room():
+            self._reset()
+            ended = Completion("")
+            try:
+                for piece in self._llm.stream(
+                    self._messages, temperature=self._temperature, max_tokens=max_tokens, deadline=self._timeout
+                ):
+                    if isinstance(piece, Completion):
+                        ended = piece
+                    else:
+                        yield from self._read(piece, last=False)
+                yield from self._read("", last=True)
+            except LLMError as error:
+                self.calls.append(Call(self._llm.name, failed=True))
+                reason = str(error)
+                yield from map(self._part, self._resolver.end())
+                break
+            self.calls.append(Call(self._llm.name, ended.prompt_tokens, ended.completion_tokens))
+            self._used(ended)
+            if self._refused:
+                yield AnswerPart(self._done().value.text)
+                return
+            if self._text:
+                self._done()
+                return
+            reason = f"empty answer, finish reason {ended.finish_reason or 'not given'}"
+        written = len(self._text)
+        yield AnswerPart(self._failed(reason).value.text[written:])
+
+    def cancelled(self) -> Outcome[Answer]:
+        """The outcome where the reader left before the end."""
+        self.calls.append(Call(self._llm.name))
+        answer = dataclasses.replace(self._checked(), outcome="cancelled")
+        self.outcome = Outcome(answer, note="the reader left before the end")
+        return self.outcome
+
+    def _room(self) -> tuple[int, int]:
+        """Output tokens for two tries: an empty answer often is one whose reasoning used up the output."""
+        llm = self._llm
+        sent = sum(llm.count_tokens(m.content) + _PER_MESSAGE for m in self._messages)
+        first = llm.max_output_tokens
+        return first, max(first, min(2 * first, llm.context_window - sent))
+
+    def _reset(self) -> None:
+        self._resolver = Resolver(self._passages)
+        self._raw = ""  # as the model wrote it
+        self._thinking = True  # until it is certain that the answer itself has begun
+        self._refused = False
+        self._text = ""
+        self._cited: dict[int, Citation] = {}
+
+    def _read(self, piece: str, *, last: bool) -> Iterator[AnswerPart]:
+        self._raw += piece.replace("\x00", " ")
+        if self._thinking:
+            shown = self._raw.lstrip()
+            if shown.startswith(_THINK):
+                shown = strip_think(self._raw).lstrip() if "</think>" in self._raw else ""
+                waiting = not shown
+            else:
+                waiting = _THINK.startswith(shown[: len(_THINK)])
+            waiting = waiting or NOT_IN_DOCUMENTS.startswith(shown[: len(NOT_IN_DOCUMENTS)])
+            if last:
+                shown, waiting = strip_think(self._raw).strip(), False
+                self._refused = shown.startswith(NOT_IN_DOCUMENTS)
+            if waiting or self._refused:
+                return
+            self._thinking = False
+            piece = shown
+        elif "</think>" in self._raw[-len(piece) - 8 :] and (answer := strip_think(self._raw)) != self._raw:
+            # a template that opens the thoughts by itself: only now is it seen that these were thoughts
+            raw = self._raw
+            self._reset()
+            self._raw, self._thinking, piece = raw, False, answer
+            yield AnswerPart("", replaces=True)
+        yield from map(self._part, self._resolver.feed(piece))
+        if last:
+            yield from map(self._part, self._resolver.end())
+
+    def _part(self, piece: Piece) -> AnswerPart:
+        text = piece.text
+        self._text += text
+        new = [n for n in piece.numbers if n not in self._cited]
+        for number in new:
+            hit = self._by_number[number].hits[0]
+            self._cited[number] = citation(number, hit, hit.start, hit.end, hit.content)
+        return AnswerPart(text, tuple(self._cited[n] for n in piece.numbers))
+
+    def _used(self, completion: Completion) -> None:
+        usage = self._usage
         usage["calls"] += 1
-        try:
-            completion = complete(llm, messages, temperature=temperature, max_tokens=max_tokens, deadline=timeout)
-        except LLMError as error:
-            reason = str(error)
-            break
         for name in ("prompt_tokens", "completion_tokens"):
             usage[name] += getattr(completion, name) or 0
-        text = strip_think((completion.text or "").replace("\x00", " ")).strip()
-        if text:
-            return _checked(question, text, passages, usage)
-        reason = f"empty answer, finish reason {completion.finish_reason or 'not given'}"
-    return _failed(question, reason, passages, usage)
+        read, sent = completion.prompt_tokens, sum(fewest_tokens(m.content) for m in self._messages)
+        if read and read < sent:
+            # its own window is smaller than the one we were told: what it did not read it cannot answer from
+            usage["truncated_by_server"] = True
 
+    def _done(self) -> Outcome[Answer]:
+        cut = "; the server read only a part of the prompt: see RAGDB_LLM_CONTEXT_WINDOW"
+        note = cut if self._usage.get("truncated_by_server") else ""
+        if self._refused:
+            said = self._prompts.message("not_in_documents", language_of(self._question))
+            answer = Answer(None, said, "not_in_documents", "llm", usage=self._usage, question=self._question)
+            self.outcome = Outcome(answer, note="the model found no answer in the passages" + note)
+        else:
+            answer = self._checked()
+            false = f"; no such passage: {' '.join(self._resolver.false)}" if self._resolver.false else ""
+            wrong = f"; misquoted: {len(answer.misquoted)}" if answer.misquoted else ""
+            self.outcome = Outcome(answer, note=f"citations: {len(answer.citations)}{false}{wrong}{note}")
+        return self.outcome
 
-def _checked(question: str, text: str, passages: Sequence[Passage], usage: Mapping[str, Any]) -> Outcome[Answer]:
-    if text.startswith(NOT_IN_DOCUMENTS):
-        said = message("not_in_documents", language_of(question))
-        return Outcome(
-            Answer(None, said, "not_in_documents", "llm", usage=usage, question=question),
-            note="the model found no answer in the passages",
+    def _checked(self) -> Answer:
+        text = self._text.rstrip()
+        said = claims(text, self._passages)
+        return Answer(
+            None,
+            text,
+            "answered",
+            "llm",
+            tuple(self._cited.values()),
+            uncited=tuple(text[c.start : c.end] for c in said if not c.numbers),
+            misquoted=tuple(words for c in said for words in c.misquoted),
+            usage=self._usage,
+            question=self._question,
+            claims=said,
         )
-    by_number = {p.number: p for p in passages}
-    cited = list(dict.fromkeys(int(n) for n in _MARKER.findall(text)))
-    # A number that leads nowhere is worse than none.
-    text = _MARKER.sub(lambda m: m[0] if int(m[1]) in by_number else "", text)
-    citations = tuple(
-        _citation(n, p.hits[0], p.hits[0].start, p.hits[0].end, p.hits[0].content)
-        for n in cited
-        if (p := by_number.get(n)) is not None
-    )
-    false = [n for n in cited if n not in by_number]
-    uncited = tuple(s for start, end in sentences(text) if (s := text[start:end].strip()) and not _MARKER.search(s))
-    note = f"citations: {len(citations)}" + (f"; no such passage: {false}" if false else "")
-    return Outcome(Answer(None, text, "answered", "llm", citations, uncited, usage, question=question), note=note)
 
-
-def _failed(question: str, reason: str, passages: Sequence[Passage], usage: Mapping[str, Any]) -> Outcome[Answer]:
-    head = message("llm_failed", language_of(question), reason=reason)
-    places = "\n".join(f"- {p.label}" for p in sorted(passages, key=lambda p: p.number))
-    return Outcome(Answer(None, f"{head}\n{places}", "llm_failed", "llm", usage=usage, question=question), note=reason)
-
-
-def _citation(number: int, hit: Hit, start: int, end: int, words: str) -> Citation:
-    return Citation(
-        number=number,
-        chunk_id=hit.chunk_id,
-        label=hit.label,
-        uri=hit.uri,
-        heading_path=hit.heading_path,
-        start=start,
-        end=end,
-        page=hit.page,
-        quote=words,
-        document_id=hit.document_id,
-        title=hit.title,
-    )
+    def _failed(self, reason: str) -> Outcome[Answer]:
+        head = self._prompts.message("llm_failed", language_of(self._question), reason=reason)
+        places = "\n".join(f"- {p.label}" for p in sorted(self._passages, key=lambda p: p.number))
+        said = f"{self._text}\n\n" if self._text else ""
+        answer = dataclasses.replace(self._checked(), text=f"{said}{head}\n{places}", outcome="llm_failed", uncited=(), claims=())
+        self.outcome = Outcome(answer, note=reason)
+        return self.outcome

@@ -6,6 +6,7 @@ that share words are near each other. Both have names that `ragdb.adapters` reso
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import re
@@ -165,10 +166,15 @@ class FakeLLM:
         temperature: float = 0.2,
         max_tokens: int | None = None,
         deadline: float | None = None,
-    ) -> Iterator[str]:
+    ) -> Iterator[str | Completion]:
         answer = self._next(LLMCall(tuple(messages), None, temperature, max_tokens, deadline))
         text = answer.text if isinstance(answer, Completion) else answer or ""
         yield from re.findall(r"\S+\s*|\s+", text)
+        prompt = sum(self.count_tokens(message.content) for message in messages)
+        yield dataclasses.replace(
+            answer if isinstance(answer, Completion) else Completion("", prompt, self.count_tokens(text), "stop", self.name),
+            text="",
+        )
 
     def _next(self, call: LLMCall) -> str | Completion | None:
         with self._lock:

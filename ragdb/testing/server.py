@@ -57,10 +57,12 @@ class Reply:
 
     @classmethod
     def stream(cls, pieces: Sequence[str], **more: Any) -> Reply:
-        """Server-sent events, one a piece; `cut=True` leaves out the end, as a server that died does."""
-        chunks = [
+        """Server-sent events, one a piece, then tokens; `cut=True` leaves out the end, as a server that died does."""
+        chunks: list[dict[str, Any]] = [
             {"id": "1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": p}}]} for p in pieces
         ]
+        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+        chunks += [] if more.get("cut") else [{"id": "1", "object": "chat.completion.chunk", "choices": [], "usage": usage}]
         events = [f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n" for chunk in chunks]
         return cls("".join(events) + ("" if more.get("cut") else "data: [DONE]\n\n"), content_type="text/event-stream", **more)
 

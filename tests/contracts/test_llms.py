@@ -73,8 +73,10 @@ def test_a_schema_may_be_given(make: Make) -> None:
 
 
 def test_the_pieces_of_a_stream_are_the_answer(make: Make) -> None:
-    pieces = list(make(["Snow duty begins at six 🌨 [1]."]).stream(ASK, deadline=20))
-    assert "".join(pieces) == "Snow duty begins at six 🌨 [1]."
+    *pieces, took = make(["Snow duty begins at six 🌨 [1]."]).stream(ASK, deadline=20)
+    assert isinstance(took, Completion)
+    assert (took.text, bool(took.prompt_tokens), bool(took.completion_tokens)) == ("", True, True)
+    assert "".join(str(piece) for piece in pieces) == "Snow duty begins at six 🌨 [1]."
     assert len(pieces) > 1
     assert all(pieces)
 

@@ -103,7 +103,7 @@ def test_a_fake_llm_gives_its_answers_in_order_and_no_more() -> None:
     with pytest.raises(LLMError, match="busy"):
         llm.complete(ask)
     assert llm.complete(ask).finish_reason == "length"
-    assert "".join(llm.stream(ask, deadline=3)) == "echo me"
+    assert "".join(piece for piece in llm.stream(ask, deadline=3) if isinstance(piece, str)) == "echo me"
     with pytest.raises(AssertionError, match=r"call 6 .* 5 answers"):
         llm.complete(ask)
     assert [call.max_tokens for call in llm.calls][:2] == [5, None]

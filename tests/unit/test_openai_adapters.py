@@ -15,7 +15,7 @@ from ragdb.embedders import embed_checked
 from ragdb.errors import ConfigError, ContextTooSmall, EmbedderError, LLMError
 from ragdb.openai_api import estimate_tokens
 from ragdb.testing import FakeEmbedder, FakeOpenAIServer, Reply
-from ragdb.types import Message
+from ragdb.types import Completion, Message
 
 KEY = "sk-very-secret-1234567890"
 ASK = [Message("user", "When does snow duty begin?")]
@@ -327,8 +327,22 @@ def test_broken_json_in_a_stream_is_an_error(serve: Serve) -> None:
 
 
 def test_a_server_that_cannot_stream_gives_its_answer_in_one_piece(serve: Serve) -> None:
-    assert list(_llm(serve(chat=Reply.chat("all at once"))).stream(ASK)) == ["all at once"]
-    assert list(_llm(serve(chat=Reply.chat(None))).stream(ASK)) == []
+    took = Completion("", 7, 3, "stop", "fake")
+    assert list(_llm(serve(chat=Reply.chat("all at once"))).stream(ASK)) == ["all at once", took]
+    assert list(_llm(serve(chat=Reply.chat(None))).stream(ASK)) == [took]
+
+
+def test_a_server_that_knows_no_stream_options_is_asked_without(serve: Serve) -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        if "stream_options" in body:
+            return Reply.error(400, "unknown field: stream_options")
+        return Reply.stream(["a ", "b"])
+
+    server = serve(chat=answer)
+    llm = _llm(server)
+    for _ in range(2):
+        assert [piece for piece in llm.stream(ASK) if isinstance(piece, str)] == ["a ", "b"]
+    assert ["stream_options" in body for body in server.bodies("completions")] == [True, False, False]
 
 
 def test_a_content_of_parts_is_joined(serve: Serve) -> None:

@@ -1,0 +1,67 @@
+"""An answer without a language model: sentences of the hits themselves, each with its citation.
+
+What holds most of the question, by idf, comes first. A table row is quoted whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ragdb.citations import citation
+from ragdb.sentences import sentences
+from ragdb.types import Answer, Hit, Outcome, Passage
+
+_QUOTES = 3
+_QUOTE_LENGTH = 400
+
+
+def quote(question: str, passages: Sequence[Passage]) -> Outcome[Answer]:
+    """Up to three quotations from the evident hits, each with a citation; what holds most of the question comes first."""
+    evident = [(passage, hit) for passage in passages for hit in passage.hits if hit.chunk_id in passage.evident]
+    evident.sort(key=lambda found: (-found[1].evidence, -found[1].score, found[1].chunk_id))
+    citations = []
+    # Numbered by quotation, not by passage: two quotations of one passage point to two places.
+    for number, (_, hit) in enumerate(evident[:_QUOTES], start=1):
+        start, end = _best_span(hit)
+        citations.append(citation(number, hit, hit.start + start, hit.start + end, hit.content[start:end]))
+    text = "\n\n".join(f"{c.quote}{_gap(c.quote)}[{c.number}]" for c in citations)
+    return Outcome(
+        Answer(None, text, "answered", "extractive", tuple(citations), question=question), note=f"quotations: {len(citations)}"
+    )
+
+
+def _gap(quotation: str) -> str:
+    """A mark behind a table row or a closing fence would become part of it."""
+    last = quotation.rsplit("\n", 1)[-1].lstrip()
+    return "\n\n" if last.startswith(("|", "```", "~~~")) else " "
+
+
+def _best_span(hit: Hit) -> tuple[int, int]:
+    """The part of a hit to quote: all of a short one, else the sentences around the one that matches best."""
+    text = hit.content
+    if len(text.strip()) <= _QUOTE_LENGTH:
+        return len(text) - len(text.lstrip()), len(text.rstrip())
+    spans = sentences(text)
+    weights = [_weight(text[s:e], hit.matched) for s, e in spans]
+    first = last = max(range(len(spans)), key=lambda i: (weights[i], -i))
+    while last + 1 < len(spans) and spans[last + 1][1] - spans[first][0] <= _QUOTE_LENGTH:
+        last += 1
+    return _whole_rows(text, spans[first][0], spans[last][1])
+
+
+def _whole_rows(text: str, start: int, end: int) -> tuple[int, int]:
+    """A span that begins or ends inside a table row, widened to the row: a cell says nothing without the others."""
+    row = text.rfind("\n", 0, start) + 1
+    if text.startswith("|", row):
+        start = row
+    row = text.rfind("\n", 0, end) + 1
+    if text.startswith("|", row):
+        after = text.find("\n", end)
+        end = len(text.rstrip()) if after < 0 else after
+    return start, end
+
+
+def _weight(sentence: str, matched: Mapping[str, float]) -> float:
+    # A stem is a prefix of its words, but for its last letter (policy, polici).
+    folded = sentence.casefold()
+    return sum(idf for word, idf in matched.items() if (word if len(word) < 4 or not word.isascii() else word[:-1]) in folded)

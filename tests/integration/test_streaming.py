@@ -1,0 +1,217 @@
+"""An answer as it is written: the parts are the answer, a cut and a reader who leaves are recorded, connections are free."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from ragdb import Document, Pipeline, RagDB
+from ragdb.errors import EmptyQuery
+from ragdb.testing import FakeEmbedder, FakeLLM
+from ragdb.testing.server import FakeOpenAIServer, Reply
+from ragdb.types import AnswerPart, Completion, Message
+
+Query = Callable[..., list[tuple[Any, ...]]]
+QUESTION = "How do I reset the router?"
+
+
+def filled(url: str, llm: Any, **how: Any) -> RagDB:
+    rag = RagDB(url, collection="help", embedder=FakeEmbedder(), llm=llm, **how)
+    rag.add(Document("router", "# Router\n\nHold the button for ten seconds to reset the router."))
+    rag.add(Document("lights", "# Lights\n\nThe router has four lights."))
+    return rag
+
+
+def free(rag: RagDB) -> bool:
+    stats = rag.context.database._opened().get_stats()
+    return stats["pool_available"] == stats["pool_size"]
+
+
+def text(parts: Sequence[AnswerPart]) -> str:
+    begin = max((n for n, part in enumerate(parts) if part.replaces), default=0)
+    return "".join(str(part) for part in parts[begin:])
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "cited"),
+    [
+        ("Hold the button [1]. It takes [Source 1] ten seconds.", "Hold the button [1]. It takes [1] ten seconds.", [1]),
+        ("<think>which one? [2]</think>\n\nHold it [1].", "Hold it [1].", [1]),
+        ("I wonder [2]. </think> Hold it [1].", "Hold it [1].", [1]),
+        ("In [2024] [9] hold it [2][1].", "In [2024]  hold it [2][1].", [2, 1]),
+        ("`a[1]` NOT_IN_DOCUMENTS", "`a[1]` NOT_IN_DOCUMENTS", []),
+    ],
+)
+def test_a_stream_and_a_whole_answer_are_the_same(
+    ragdb_url: str, query: Query, written: str, said: str, cited: list[int]
+) -> None:
+    with filled(ragdb_url, FakeLLM(written)) as rag:
+        whole = rag.ask(QUESTION)
+        stream = rag.stream(QUESTION)
+        parts = list(stream)
+    answer = stream.answer
+    assert answer is not None
+    assert (text(parts), answer.text, whole.text) == (said, said, said)
+    assert [c.number for c in answer.citations] == [c.number for c in whole.citations] == cited
+    begin = max((n for n, part in enumerate(parts) if part.replaces), default=0)
+    assert list(dict.fromkeys(c.number for part in parts[begin:] for c in part.citations)) == cited
+    assert (answer.outcome, answer.uncited) == (whole.outcome, whole.uncited)
+    assert [t.stage for t in answer.stages] == [t.stage for t in whole.stages]
+    assert answer.usage["models"] == whole.usage["models"]
+    assert query("select outcome, answer from ragdb.run where run_id = %s", answer.run_id) == [("answered", said)]
+
+
+def test_what_costs_no_call_comes_in_one_part(ragdb_url: str) -> None:
+    with filled(ragdb_url, FakeLLM([])) as rag:
+        for question in ("Hello!", "社長の趣味は？"):
+            stream = rag.stream(question)
+            assert [str(part) for part in stream] == [stream.answer.text if stream.answer else None]
+    with filled(ragdb_url, None) as rag:
+        stream = rag.stream(QUESTION)
+        [part] = stream
+        assert part.citations and stream.answer and stream.answer.mode == "extractive"
+        with pytest.raises(EmptyQuery):
+            rag.stream(" ")
+
+
+def test_the_word_for_not_in_the_documents_is_never_shown(ragdb_url: str) -> None:
+    with filled(ragdb_url, FakeLLM("NOT_IN_DOCUMENTS, sorry")) as rag:
+        stream = rag.stream(QUESTION)
+        assert "".join(map(str, stream)) == "The answer is not in the documents."
+        assert stream.answer and stream.answer.outcome == "not_in_documents"
+
+
+def test_an_empty_stream_is_tried_once_more(ragdb_url: str) -> None:
+    with filled(ragdb_url, FakeLLM(["", "Hold it [1]."])) as rag:
+        stream = rag.stream(QUESTION)
+        assert "".join(map(str, stream)) == "Hold it [1]."
+        assert stream.answer and stream.answer.usage["calls"] == 2
+    with filled(ragdb_url, FakeLLM(["", ""])) as rag:
+        stream = rag.stream(QUESTION)
+        said = "".join(map(str, stream))
+        assert stream.answer and (stream.answer.outcome, stream.answer.text) == ("llm_failed", said)
+
+
+def test_a_stream_that_the_server_cuts_keeps_what_came_and_says_so(ragdb_url: str, query: Query) -> None:
+    cut = Reply.stream(["Hold ", "the [1", "] button"], cut=True)
+    with (
+        FakeOpenAIServer(chat=cut) as server,
+        filled(ragdb_url, "openai:any", options={"llm": {"base_url": server.base_url}}) as rag,
+    ):
+        stream = rag.stream(QUESTION)
+        parts = list(stream)
+        assert free(rag)
+    answer = stream.answer
+    assert answer is not None
+    assert text(parts) == answer.text
+    assert answer.text.startswith("Hold the [1] button\n\nThe language model gave no answer")
+    assert answer.outcome == "llm_failed"
+    assert query("select outcome from ragdb.run order by run_id desc limit 1") == [("llm_failed",)]
+    assert query("select note like '%broke off%' from ragdb.run_stage order by run_id desc, step desc limit 1") == [(True,)]
+
+
+class Endless(FakeLLM):
+    """Writes until it is left; `closed` is set then."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.closed = threading.Event()
+
+    def stream(self, messages: Sequence[Message], **_: Any) -> Iterator[str | Completion]:
+        try:
+            while True:
+                yield "word [1] "
+        finally:
+            self.closed.set()
+
+
+@pytest.mark.parametrize("how", ["close", "with", "gone", "unread"])
+def test_a_reader_who_leaves_is_recorded_and_the_call_ends(ragdb_url: str, query: Query, how: str) -> None:
+    llm = Endless()
+    with filled(ragdb_url, llm) as rag:
+        if how == "with":
+            with rag.stream(QUESTION) as stream:
+                next(stream)
+        else:
+            stream = rag.stream(QUESTION)
+            if how != "unread":
+                assert str(next(stream)) == "word "
+            if how != "gone":
+                stream.close()
+                stream.close()
+                assert stream.answer is not None
+                assert list(stream) == []
+        del stream
+        assert how == "unread" or llm.closed.wait(5)
+        assert free(rag)
+    [(outcome, answer)] = query("select outcome, answer from ragdb.run")
+    assert outcome == "cancelled"
+    assert answer == ("" if how == "unread" else "word")
+
+
+def test_asyncio_reads_a_stream_and_may_leave_it(ragdb_url: str, query: Query) -> None:
+    async def read(rag: RagDB) -> tuple[str, list[str]]:
+        stream = await rag.aio.stream(QUESTION)
+        said = "".join([str(part) async for part in stream])
+        assert stream.answer is not None and stream.answer.text == said
+        outcomes = []
+        async with await rag.aio.stream(QUESTION) as second:
+            async for _ in second:
+                break
+        outcomes.append(second.answer.outcome if second.answer else "")
+
+        async def slowly() -> None:
+            async with await rag.aio.stream(QUESTION) as third:
+                async for _ in third:
+                    await asyncio.sleep(30)
+
+        task = asyncio.create_task(slowly())
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return said, outcomes
+
+    with filled(ragdb_url, FakeLLM("Hold the button [1].")) as rag:
+        assert asyncio.run(read(rag)) == ("Hold the button [1].", ["cancelled"])
+        assert free(rag)
+    assert [row[0] for row in query("select outcome from ragdb.run order by run_id")] == ["answered", "cancelled", "cancelled"]
+
+
+def test_fifty_people_ask_while_every_connection_is_free_inside_the_models(ragdb_url: str) -> None:
+    """Four connections, slow models: nobody holds a connection while a model runs."""
+    busy: list[int] = []
+
+    class Watching(FakeEmbedder):
+        def embed_query(self, text: str) -> list[float]:
+            time.sleep(0.05)
+            return super().embed_query(text)
+
+    with filled(ragdb_url, FakeLLM("")) as rag:
+        rag.context.close()
+        rag.context.database.max_size = 4
+        rag.context._given_embedder, rag.context._embedder = Watching(name="ragdb.testing.fakes:FakeEmbedder"), None
+
+        any_evidence = Pipeline(require_evidence=False)
+        # All fifty are inside the model at once only if none of them keeps one of the four connections.
+        barrier = threading.Barrier(50, timeout=60)
+
+        def meet(_: Sequence[Message]) -> str:
+            barrier.wait()
+            stats = rag.context.database._opened().get_stats()
+            busy.append(stats["pool_size"] - stats["pool_available"])
+            barrier.wait()
+            return "Hold it [1]."
+
+        rag.context.llm = FakeLLM(meet)
+        with ThreadPoolExecutor(50) as people:
+            answers = list(people.map(lambda n: rag.ask(f"Reset router {n}?", pipeline=any_evidence), range(50)))
+        assert busy == [0] * 50
+        assert {answer.outcome for answer in answers} == {"answered"}
+        assert all(answer.run_id for answer in answers)
