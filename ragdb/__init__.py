@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ragdb.errors import RagDBError
     from ragdb.pipeline import Pipeline
     from ragdb.rag import RagDB
-    from ragdb.types import Added, Answer, Citation, Document, Hit, Passage, Query, SearchResult, Section, Span
+    from ragdb.types import Added, Answer, Citation, Document, Hit, Message, Passage, Query, SearchResult, Section, Span
 
 __version__ = "0.1.0.dev0"
 
@@ -29,6 +29,7 @@ __all__ = [
     "Citation",
     "Document",
     "Hit",
+    "Message",
     "Passage",
     "Pipeline",
     "Query",

@@ -14,7 +14,7 @@ import importlib.util
 import inspect
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from types import ModuleType
 from typing import Any
 
@@ -43,11 +43,23 @@ def load(family: str, name: str, *, defaults: Mapping[str, Any] | None = None, *
     adapter, model = _find(family, name)
     accepted, any_option = _options(adapter)
     given = {k: v for k, v in (defaults or {}).items() if v is not None and (any_option or k in accepted)}
+    _refuse_unheard_of(family, name, (defaults or {}).keys() - accepted if not any_option else set())
     given |= {k: v for k, v in options.items() if v is not None}
     unknown = sorted(given.keys() - accepted)
     if unknown and not any_option:
         raise ConfigError(f"{name} takes no option {', '.join(unknown)}; it takes: {', '.join(sorted(accepted)) or 'none'}")
     return _checked(family, name, adapter.load(model, **given))
+
+
+def _refuse_unheard_of(family: str, name: str, unused: Set[str]) -> None:
+    """A default that this adapter does not take suits another one, or it is mistyped and would be lost in silence."""
+    if not unused:
+        return
+    known = {"download", "llm", "llm_options", "prompts"}.union(*(_options(adapter)[0] for adapter in modules(family).values()))
+    if unheard_of := sorted(unused - known):
+        near = difflib.get_close_matches(unheard_of[0], known, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"no {family.removesuffix('s')} takes an option {', '.join(unheard_of)}, {name} neither{hint}")
 
 
 def load_embedder(name: str, *, defaults: Mapping[str, Any] | None = None, **options: Any) -> protocols.Embedder:
@@ -147,9 +159,7 @@ def _import(module: str) -> ModuleType | None:
 
 def _loadable(name: str, adapter: Any) -> Any:
     if not callable(getattr(adapter, "load", None)):
-        raise ConfigError(
-            f"{name} has no classmethod load(model, **options); add one, or pass the object itself instead of its name"
-        )
+        raise ConfigError(f"{name} has no classmethod load(model, **options), which a name needs; add one")
     return adapter
 
 
@@ -170,6 +180,8 @@ def _options(adapter: Any) -> tuple[set[str], bool]:
 
 def _checked(family: str, name: str, adapter: Any) -> Any:
     protocol = FAMILIES[family]
+    if isinstance(adapter, type):
+        raise ConfigError(f"{name} is a class; give an object of it, {adapter.__name__}(...)")
     if isinstance(adapter, protocol):
         return adapter
     wanted = sorted({*getattr(protocol, "__annotations__", {}), *(n for n in vars(protocol) if not n.startswith("_"))})

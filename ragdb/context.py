@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,7 @@ from ragdb.prompts import Prompts
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker, Rewriter
 
 _CHUNK_TOKENS = 256
+_OPTIONS = {"llm", "embedder", "reranker"}
 # What a jsonb cannot hold.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -42,6 +44,8 @@ class Context:
         self.database = Database(target)
         self.collection = collection
         self.options = dict(options or {})
+        if unknown := sorted(self.options.keys() - _OPTIONS):
+            raise ConfigError(f"options has {', '.join(unknown)}; it may have {', '.join(sorted(_OPTIONS))}")
         self.prompts = Prompts(prompts)
         self.llm: LLM | None = adapters.resolve_llm(llm, defaults=self.options.get("llm", {})) if llm is not None else None
         if self.llm is not None:
@@ -55,6 +59,7 @@ class Context:
         self._given_analyzer = analyzer
         self._embedder: Embedder | None = None
         self._lock = threading.RLock()
+        _contexts.add(self)
         self._threads: dict[str, ThreadPoolExecutor] = {}
         self._threads_pid = 0
         self._rewriters: dict[str, Rewriter] = {}
@@ -68,9 +73,9 @@ class Context:
         return self._executor("leg", self.database.max_size)
 
     @property
-    def rewriting(self) -> ThreadPoolExecutor:
-        """Threads that wait for language models, apart from those that hold connections."""
-        return self._executor("rewrite", 32)
+    def questions(self) -> ThreadPoolExecutor:
+        """Threads that run whole questions, for asyncio. Not those of the legs, which they wait for."""
+        return self._executor("question", 32)
 
     def _executor(self, work: str, workers: int) -> ThreadPoolExecutor:
         with self._lock:
@@ -209,16 +214,17 @@ class Context:
             name = self._given_reranker
             if self._reranker is None and isinstance(name, str) and name not in ("none", "auto"):
                 self._reranker = self._loaded_reranker(name)
-            if self._reranker is None and name == "auto" and asked_for and (cached := models.cached_reranker()):
+            folder = self.options.get("reranker", {}).get("folder")
+            if self._reranker is None and name in (None, "auto") and asked_for and (cached := models.cached_reranker(folder)):
                 try:
                     self._reranker = self._loaded_reranker(f"flashrank:{cached}")
                 except RagDBError as error:
                     # Nobody asked for this one by name: the question is answered without.
                     return None, f"left out: {error}"
             if self._reranker is None:
-                hint = "none is here; to have one: ragdb fetch-model, or RAGDB_RERANKER" if asked_for and name != "none" else ""
+                hint = "none is here; to have one: ragdb fetch-model, or name one" if asked_for and name != "none" else ""
                 return None, hint
-            if name == "auto" and not asked_for:
+            if name in (None, "auto") and not asked_for:
                 return None, ""
             return self._reranker, ""
 
@@ -244,9 +250,20 @@ class Context:
             threads, self._threads = self._threads, {}
         if self._threads_pid == os.getpid():
             for work, executor in threads.items():
-                # Not for a model that hangs: its deadline ends it.
+                # Not for questions that wait for a model.
                 executor.shutdown(wait=work == "leg", cancel_futures=work != "leg")
         self.database.close()
+
+
+def _renew_locks() -> None:
+    """A lock that another thread held at the fork would leave the child waiting for ever."""
+    for context in _contexts:
+        context._lock = threading.RLock()
+
+
+_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _window_must_leave_room(llm: LLM) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragdb import models
 from ragdb.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -73,7 +74,10 @@ def arguments(settings: Settings) -> dict[str, Any]:
         "base_url": settings.embedder_base_url,
         "api_key": settings.embedder_api_key and settings.embedder_api_key.get_secret_value(),
     }
-    reranker = {"api_key": settings.reranker_api_key and settings.reranker_api_key.get_secret_value()}
+    reranker = {
+        "api_key": settings.reranker_api_key and settings.reranker_api_key.get_secret_value(),
+        "folder": models.home(settings.home) if settings.home else None,
+    }
     options = {
         family: {name: value for name, value in given.items() if value is not None}
         for family, given in (("llm", llm), ("embedder", embedder), ("reranker", reranker))

@@ -12,7 +12,9 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ragdb.adapters import require
 from ragdb.errors import ConfigError, MissingExtra, RerankerError
@@ -36,11 +38,10 @@ _LARGEST = 4_000_000_000
 Progress = Callable[[int, int | None], None]
 
 
-def home() -> Path:
-    """The folder of fetched models."""
-    named = os.environ.get("RAGDB_HOME", "").strip()
-    if named:
-        return Path(named).expanduser() / "models"
+def home(of: Path | None = None) -> Path:
+    """The folder of fetched models in ragdb's home; without one, in the user's data folder."""
+    if of is not None:
+        return of.expanduser() / "models"
     try:
         from platformdirs import user_data_path
     except ImportError as error:
@@ -48,8 +49,8 @@ def home() -> Path:
     return user_data_path("ragdb", appauthor=False) / "models"
 
 
-def reranker_folder(model: str) -> Path:
-    """Where a reranker lies: a folder given, or a fetched model. Raises RerankerError where it is not there."""
+def reranker_folder(model: str, fetched_to: Path | None = None) -> Path:
+    """Where a reranker lies: a folder given, or a model in `fetched_to`. Raises RerankerError where it is not there."""
     folder = Path(model).expanduser()
     if folder.is_absolute() or model.startswith((".", "~")) or os.sep in model:
         if not folder.is_dir():
@@ -57,37 +58,64 @@ def reranker_folder(model: str) -> Path:
                 f"there is no folder {folder}; give one with model.onnx and tokenizer.json, or fetch a model by name"
             )
         return folder
-    fetched = home() / model
-    if not fetched.is_dir():
-        raise RerankerError(f"the reranker {model} is not on this machine; run: ragdb fetch-model {model}")
-    return fetched
+    folder = fetched_to or home()
+    if not (folder / model).is_dir():
+        there = ", ".join(_fetched(folder)) or "none"
+        known = f"run: ragdb fetch-model {model}" if model in RERANKERS else f"known: {', '.join(RERANKERS)}, or a folder"
+        raise RerankerError(f"the reranker {model} is not in {folder} (there: {there}); {known}")
+    return folder / model
 
 
-def cached_reranker() -> str | None:
-    """The multilingual reranker, where it has been fetched."""
+def cached_reranker(fetched_to: Path | None = None) -> str | None:
+    """A reranker that has been fetched: the multilingual one, else the one fetched last."""
     try:
-        return DEFAULT_RERANKER if (home() / DEFAULT_RERANKER).is_dir() else None
+        there = _fetched(fetched_to or home())
     except MissingExtra:
         return None
+    return DEFAULT_RERANKER if DEFAULT_RERANKER in there else next(iter(there), None)
 
 
-def fetch(model: str, *, url: str | None = None, progress: Progress | None = None) -> Path:
-    """Fetches a model of FlashRank and returns its folder; nothing to do where it is there.
+def _fetched(folder: Path) -> list[str]:
+    """The models in a folder, the newest first."""
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)]
+
+
+def fetch(model: str, *, to: Path | None = None, url: str | None = None, progress: Progress | None = None) -> Path:
+    """Fetches a model of FlashRank into the folder `to` and returns its own; nothing to do where it is there.
 
     `progress(bytes, of)` is called as it comes. Raises RerankerError, and leaves nothing behind, where it cannot be
     fetched or is not whole.
     """
-    if not model.strip() or model.startswith(".") or any(mark in model for mark in "/\\:"):
+    if not model.strip() or model.startswith(".") or len(model) > 200 or any(m in "/\\:" or not m.isprintable() for m in model):
         raise ConfigError(f"{model!r} is no name of a model; known: {', '.join(RERANKERS)}")
     if model not in RERANKERS and url is None:
         raise ConfigError(f"no model is called {model!r}; known: {', '.join(RERANKERS)}, or give --url to its .zip")
-    place = home() / model
+    if url is not None and urlsplit(url).scheme not in ("http", "https"):
+        raise ConfigError(f"{url} is no web address; an archive on this machine you unpack yourself, to {(to or home()) / model}")
+    place = (to or home()) / model
     if place.is_dir():
         return place
-    place.parent.mkdir(parents=True, exist_ok=True)
+    made_now = [folder for folder in (place.parent, *place.parent.parents) if not folder.exists()]
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RerankerError(f"{place.parent} cannot be made: {error}; see RAGDB_HOME") from error
+    try:
+        return _fetched_to(place, model, url, progress)
+    except BaseException:
+        for folder in made_now:  # an empty folder is left behind too
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _fetched_to(place: Path, model: str, url: str | None, progress: Progress | None) -> Path:
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place.parent) as folder:
         beside = Path(folder)
-        _download(url or URL.format(model), beside / "model.zip", model, progress)
+        _download(url or URL.format(model), beside / "model.zip", place, progress)
         made = _unpacked(beside / "model.zip", beside / "model", model)
         try:
             made.rename(place)
@@ -97,14 +125,15 @@ def fetch(model: str, *, url: str | None = None, progress: Progress | None = Non
     return place
 
 
-def _download(url: str, file: Path, model: str, progress: Progress | None) -> None:
+def _download(url: str, file: Path, place: Path, progress: Progress | None) -> None:
     require("requests", "rerank")
     import requests
 
     try:
         with requests.get(url, stream=True, timeout=_SECONDS) as response, file.open("wb") as out:
             response.raise_for_status()
-            of = int(response.headers.get("content-length", 0)) or None
+            length = response.headers.get("content-length", "")
+            of = int(length) if length.isdecimal() else None
             came = 0
             for piece in response.iter_content(1 << 18):
                 came += out.write(piece)
@@ -116,8 +145,8 @@ def _download(url: str, file: Path, model: str, progress: Progress | None) -> No
                 raise RerankerError(f"{url} broke off after {came} of {of} bytes; run it again")
     except requests.RequestException as error:
         raise RerankerError(
-            f"{model} could not be fetched from {url}: {error}; where this machine reaches no hub, fetch the .zip elsewhere, "
-            f"unpack it to {home() / model}, or name its folder: RAGDB_RERANKER=flashrank:/a/folder"
+            f"{place.name} could not be fetched from {url}: {error}; where this machine reaches no hub, fetch the .zip "
+            f"elsewhere, unpack it to {place}, or name its folder: RAGDB_RERANKER=flashrank:/a/folder"
         ) from error
 
 
@@ -132,7 +161,7 @@ def _unpacked(file: Path, to: Path, model: str) -> Path:
             if sum(entry.file_size for entry in archive.infolist()) > min(_LARGEST, shutil.disk_usage(to.parent).free):
                 raise RerankerError(f"there is no room on the disk for the files of {model}")
             archive.extractall(to)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:  # RuntimeError: it wants a password
         raise RerankerError(f"what came for {model} is no archive: {error}; run it again") from error
     folders = [path.parent for path in to.rglob("tokenizer.json")]
     if len(folders) != 1:

@@ -7,24 +7,29 @@ page of a proxy as if it were an answer. The API key never stands in a message.
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from ragdb.adapters import require
+from ragdb.deadline import within
 from ragdb.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     import openai
 
+T = TypeVar("T")
 OPENAI_URL = "https://api.openai.com/v1"
 _PLACEHOLDER_KEY = "no-key"  # local servers want none, the library wants one
 _PIECES = re.compile(r"[A-Za-z\u00aa-\u024f]+|\s+|.")
 _LONG_WORD = 10
+_GRACE = 0.2  # seconds, for what keeps the deadline itself
 _WORDS = re.compile(r"[A-Za-z\u00aa-\u024f]+")
 _OTHER = re.compile(r"[\u0370-\U0010ffff]")
 _TOO_LONG = re.compile(
@@ -49,7 +54,16 @@ class Server:
     error: type[ServerFailure]
     key: str = field(repr=False)
     timeout: float
-    client: openai.OpenAI = field(repr=False)
+    make: Callable[[], openai.OpenAI] = field(repr=False)
+    _clients: dict[int, openai.OpenAI] = field(default_factory=dict, repr=False)
+
+    @property
+    def client(self) -> openai.OpenAI:
+        """The library's client of this process: after a fork two would read each other's answers from one connection."""
+        pid = os.getpid()
+        if pid not in self._clients:
+            self._clients[pid] = self.make()
+        return self._clients[pid]
 
     @property
     def shown(self) -> str:
@@ -96,19 +110,35 @@ def connect(
         raise ConfigError(
             f"{setting}_BASE_URL is {base_url!r}; write it with its scheme and path, as in http://127.0.0.1:8080/v1"
         )
-    client = openai.OpenAI(base_url=url, api_key=key, timeout=timeout, max_retries=max_retries)
-    return Server(model, url, setting, error, key, timeout, client)
+    make = partial(openai.OpenAI, base_url=url, api_key=key, timeout=timeout, max_retries=max_retries)
+    server = Server(model, url, setting, error, key, timeout, make)
+    _ = server.client  # what is wrong with its arguments is said now
+    return server
 
 
 def post(server: Server, create: Callable[..., Any], body: Mapping[str, Any], *, deadline: float | None = None) -> dict[str, Any]:
     """The JSON object that `create` (a `.with_streaming_response.create` of the library) gets for `body`.
 
-    `deadline` is a moment of `time.monotonic()`. It is looked at between the pieces of the answer: a proxy that sends a
-    space now and then keeps every read short, and the request open for ever.
+    `deadline` is a moment of `time.monotonic()`. It is looked at between the pieces of the answer, and the whole runs on a
+    thread that is left behind: a server that sends a byte now and then, of its headers too, keeps every read short.
     """
-    with failures_of(server), create(**body, timeout=seconds_left(server, deadline)) as response:
-        raw = b"".join(received(server, response.iter_bytes(), deadline))
-    return parsed(server, raw, response.headers.get("content-type", ""))
+
+    def work() -> tuple[bytes, str]:
+        with failures_of(server), create(**body, timeout=seconds_left(server, deadline)) as response:
+            raw = b"".join(received(server, response.iter_bytes(), deadline))
+        return raw, response.headers.get("content-type", "")
+
+    return parsed(server, *in_time(server, deadline, work))
+
+
+def in_time(server: Server, deadline: float | None, work: Callable[[], T]) -> T:
+    """The result of work that may hang, or the error that says so."""
+    if deadline is None:
+        return work()
+    try:
+        return within(seconds_left(server, deadline) + _GRACE, work)
+    except TimeoutError:
+        raise _out_of_time(server) from None
 
 
 def received(server: Server, pieces: Iterable[bytes], deadline: float | None) -> Iterator[bytes]:

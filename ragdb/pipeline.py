@@ -15,8 +15,7 @@ from typing import Any, Literal
 from ragdb.context import Context
 from ragdb.errors import ConfigError
 from ragdb.question import AnswerStream, Question
-from ragdb.stages.retrieve import LEGS
-from ragdb.types import Answer, Message, SearchResult
+from ragdb.types import LEGS, Answer, History, SearchResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,8 @@ class Pipeline:
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        if not self.legs or not set(self.legs) <= set(LEGS):
-            raise ConfigError(f"legs is {list(self.legs)}; it is one or more of {', '.join(LEGS)}")
+        if isinstance(self.legs, str) or not isinstance(self.legs, Sequence) or not self.legs or not {*self.legs} <= {*LEGS}:
+            raise ConfigError(f"legs is {self.legs!r}; it is a list of one or more of {', '.join(LEGS)}")
         for name, least, most in (
             ("candidates", 1, 1000),
             ("rrf_k", 0, 10_000),
@@ -71,7 +70,11 @@ class Pipeline:
             given = getattr(self, name)
             if not isinstance(given, int) or not least <= given <= most:
                 raise ConfigError(f"{name} is {given!r}; it is a whole number from {least} to {most}")
-        if isinstance(self.rewrite, str) or not all(isinstance(name, str) and name for name in self.rewrite):
+        if (
+            isinstance(self.rewrite, str)
+            or not isinstance(self.rewrite, Sequence)
+            or not all(isinstance(name, str) and name for name in self.rewrite)
+        ):
             raise ConfigError(f"rewrite is {self.rewrite!r}; it is a list of names, such as ('reword', 'multi')")
         if self.route not in (True, False, "llm"):
             raise ConfigError(f"route is {self.route!r}; it is True (by rules), 'llm' (by rules, then by the model) or False")
@@ -80,7 +83,7 @@ class Pipeline:
             ("rewrite_weight", 0.0, 100.0),
             ("rerank_weight", 0.0, 1.0),
             ("rerank_timeout", 0.0, 3600.0),
-            ("rerank_min_score", -math.inf, math.inf),
+            ("rerank_min_score", -1e9, 1e9),
         ):
             number = getattr(self, name)
             if number is None and name == "rerank_min_score":
@@ -94,10 +97,12 @@ class Pipeline:
                 raise ConfigError(f"{name} is {number!r}; it is a number from {low:g} to {high:g}")
         if self.rerank not in (True, False, None):
             raise ConfigError(f"rerank is {self.rerank!r}; it is True, False or None")
-        if not set(self.weights) <= set(LEGS) or any(
-            not isinstance(w, (int, float)) or not 0 <= w < math.inf for w in self.weights.values()
+        if (
+            not isinstance(self.weights, Mapping)
+            or not {*self.weights} <= {*LEGS}
+            or any(not isinstance(w, (int, float)) or not 0 <= w < math.inf for w in self.weights.values())
         ):
-            raise ConfigError(f"weights is {dict(self.weights)}; it maps {', '.join(LEGS)} to numbers of at least 0")
+            raise ConfigError(f"weights is {self.weights!r}; it maps {', '.join(LEGS)} to numbers of at least 0")
 
     def to_dict(self) -> dict[str, Any]:
         lists = {"legs": list(self.legs), "rewrite": list(self.rewrite)}
@@ -106,10 +111,12 @@ class Pipeline:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Pipeline:
         """The pipeline that `to_dict` described; an unknown key is an error that names it."""
+        if not isinstance(given, Mapping):
+            raise ConfigError(f"a pipeline is an object with its settings, not {type(given).__name__}")
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(given.keys() - known):
             raise ConfigError(f"a pipeline has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")
-        lists = {"legs": tuple(given.get("legs", LEGS)), "rewrite": tuple(given.get("rewrite", ()))}
+        lists = {name: tuple(given[name]) for name in ("legs", "rewrite") if isinstance(given.get(name), list)}
         return cls(**{**given, **lists})
 
 
@@ -121,7 +128,7 @@ def search(
     k: int,
     offset: int = 0,
     where: Mapping[str, Any] | None = None,
-    history: Sequence[Message] = (),
+    history: History | None = (),
     session: Any = None,
 ) -> SearchResult:
     """The `k` best chunks after the first `offset`; see RagDB.search."""
@@ -137,7 +144,7 @@ def ask(
     *,
     k: int,
     where: Mapping[str, Any] | None = None,
-    history: Sequence[Message] = (),
+    history: History | None = (),
     session: Any = None,
 ) -> Answer:
     """The answer to a question from its `k` best chunks; see RagDB.ask."""
@@ -155,7 +162,7 @@ def stream(
     *,
     k: int,
     where: Mapping[str, Any] | None = None,
-    history: Sequence[Message] = (),
+    history: History | None = (),
 ) -> AnswerStream:
     """The same answer as it is written; everything before the writing is done when this returns. See RagDB.stream."""
     return AnswerStream(Question(context, pipeline, "ask", question, k=k, where=where, history=history))

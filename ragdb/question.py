@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ragdb.context import Context
 from ragdb.db.caller import value
+from ragdb.deadline import Started
 from ragdb.embedders import embed_checked, embed_query_checked
 from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery
 from ragdb.ingest.clean import clean_json, clean_text
@@ -32,7 +33,7 @@ from ragdb.stages.rerank import rerank
 from ragdb.stages.retrieve import retrieve
 from ragdb.stages.route import Route, route, route_by_model, without
 from ragdb.stages.validate import evident
-from ragdb.types import Answer, AnswerMode, AnswerPart, Message, Outcome, Passage, Query, Ranking
+from ragdb.types import Answer, AnswerMode, AnswerPart, History, Message, Outcome, Passage, Query, Ranking
 
 if TYPE_CHECKING:
     from ragdb.pipeline import Pipeline
@@ -53,7 +54,7 @@ class Question:
         k: int,
         offset: int = 0,
         where: Mapping[str, Any] | None = None,
-        history: Sequence[Message] = (),
+        history: History | None = (),
         session: Any = None,
     ) -> None:
         if not isinstance(question, str) or not question.strip():
@@ -82,6 +83,7 @@ class Question:
         self.queries: list[Query] = []
         self.shown: Sequence[Passage] = ()  # what the reader, or the model, was shown
         self.route = Route("simple", "")
+        self.dropped_all = False  # the reranker let nothing through
         self.info = context.info(self.db)
         if self.info is None:
             logger.warning("collection %r has no documents yet", context.collection)
@@ -96,7 +98,7 @@ class Question:
             return Ranking((), (), "fused")
         self._routed()
         further = self._further()
-        self.queries = self._searchable([self.query, *further])
+        self.queries = self._searchable(_distinct([self.query, *further]))
         self.query = self.queries[0]
         while True:
             rankings = self._retrieved()
@@ -112,7 +114,9 @@ class Question:
             if self.rerank_note:
                 self.recorder.took("rerank", "", Outcome(fused, note=self.rerank_note), 0.0)
             return fused
-        return self.recorder.stage("rerank", lambda: self._reranked(fused))
+        ranking = self.recorder.stage("rerank", lambda: self._reranked(fused))
+        self.dropped_all = not ranking.hits
+        return ranking
 
     def _routed(self) -> None:
         """What kind of question it is, decided once."""
@@ -136,8 +140,28 @@ class Question:
         self._routed()
         if self.route.kind not in ("no_retrieval", "said_before"):
             return None
-        words = self.route.kind
+        words = self.route.words if self.route.kind == "no_retrieval" else "said_before"
         return self._said(lambda: synthesize.fixed(self.question, words, "no_retrieval", self._kind, self.context.prompts))
+
+    def _from_what_was_said(self) -> synthesize.Writing | None:
+        """The writing of an answer to "say that shorter": nothing is searched, and there is something to go by."""
+        self._routed()
+        if self.route.kind != "said_before" or not self.history or self.context.llm is None:
+            return None
+        return self._writing(said=True)
+
+    def _writing(self, *, said: bool = False) -> synthesize.Writing:
+        assert self.context.llm is not None
+        return synthesize.Writing(
+            self.question,
+            self.shown,
+            self.context.llm,
+            temperature=self.pipeline.temperature,
+            timeout=self.pipeline.timeout,
+            prompts=self.context.prompts,
+            history=self.history,
+            said=said,
+        )
 
     def _further(self) -> list[Query]:
         """What the rewriters made of the question. A condensed follow-up takes the place of the question in the search."""
@@ -149,10 +173,12 @@ class Question:
         if names:
             names = tuple(dict.fromkeys((*names, *self.route.add)))
         rewriting = Rewriting(self.context, self.db, self.recorder, self.history, self.pipeline.rewrite_timeout, self.rewritten)
+        own: list[Query] = []
         if "condense" in names and self.history:
             for query in rewriting.queries(self.query, ["condense"]):
-                self.query = Query(query.text, origin="condense")
-        return rewriting.queries(self.query, [name for name in names if name != "condense"])
+                # the user's own words stay a list too: what a model made of them may be wrong
+                own, self.query = [self.query], Query(query.text, origin="condense")
+        return own + rewriting.queries(self.query, [name for name in names if name != "condense"])
 
     def _searchable(self, queries: Sequence[Query]) -> list[Query]:
         """Each query with its words and its vector, as far as its legs want them."""
@@ -180,13 +206,13 @@ class Question:
         began = time.perf_counter()
         first, *others = fresh
         made: dict[str, Callable[[], tuple[float, ...]]] = {first: partial(_embedded, embedder, fresh[first])}
-        made |= {name: self.context.rewriting.submit(_embedded, embedder, fresh[name]).result for name in others}
+        made |= {name: Started(partial(_embedded, embedder, fresh[name])).result for name in others}
         for name, vector in made.items():
             try:
                 self.fresh[name] = vector()
             except EmbedderError as error:
-                # The other lists can answer alone; the trace says that they did.
-                if "lexical" not in self.pipeline.legs:
+                # The other lists can answer alone; the trace says that they did. A further query is none that was asked.
+                if name == _known_as(queries[0]) and "lexical" not in self.pipeline.legs:
                     raise
                 self.recorder.usage["embedder_failed"] = str(error)
         self.recorder.usage["embed_ms"] = round((time.perf_counter() - began) * 1000, 2)
@@ -210,7 +236,9 @@ class Question:
             results = [self._leg(*one) for one in lists]
         for (number, query, leg), (outcome, ms) in zip(lists, results, strict=True):
             text = None if query.text == self.question else query.text
-            self.recorder.took("retrieve", f"{leg}/{number}" if number else leg, outcome, ms, query=text)
+            note = outcome.note if text is None else f"{_shortened(text)!r}: {outcome.note}"
+            told = dataclasses.replace(outcome, note=note)
+            self.recorder.took("retrieve", f"{leg}/{number}" if number else leg, told, ms, query=text)
         if "embedder_failed" in self.recorder.usage:
             self.recorder.took(
                 "retrieve", "semantic", Outcome(None, note=f"left out: {self.recorder.usage['embedder_failed']}"), 0.0
@@ -243,11 +271,10 @@ class Question:
         assert self.reranker is not None
         pipeline = self.pipeline
         outcome = rerank(
-            # the user's own words, whatever was searched with
-            Query(self.question),
+            Query(self._own_words()),
             fused,
             self.reranker,
-            keep=self.keep,
+            keep=pipeline.rerank_candidates,
             min_score=pipeline.rerank_min_score,
             weight=pipeline.rerank_weight,
             rrf_k=pipeline.rrf_k,
@@ -255,21 +282,35 @@ class Question:
         )
         return dataclasses.replace(outcome, note=", ".join(part for part in (outcome.note, self.rerank_note) if part))
 
+    def _own_words(self) -> str:
+        """The question in the user's own words, whatever was searched with; a follow-up means nothing without what it follows."""
+        before = [message.content for message in self.history if message.role == "user" and message.content.strip()]
+        return f"{before[-1].strip()}\n{self.question}" if before and self.query.origin == "condense" else self.question
+
     def answer_or_writing(self) -> Answer | synthesize.Writing:
         """Everything up to the writing: the answer where no model writes it, else the writing to come."""
         # Before any work: a prompt that cannot fit is known now.
         llm, prompts = self.context.llm, self.context.prompts
-        budget = synthesize.room(self.question, llm, prompts) if llm else self.pipeline.context_tokens
-        return self.not_searched() or self._packed(Ranking.of(self.found().hits[: self.k], "kept"), budget)
+        budget = synthesize.room(self.question, llm, prompts, self.history) if llm else self.pipeline.context_tokens
+        return (
+            self._from_what_was_said()
+            or self.not_searched()
+            or self._packed(Ranking.of(self.found().hits[: self.k], "kept"), budget)
+        )
 
     def _packed(self, top: Ranking, budget: int) -> Answer | synthesize.Writing:
         """validate, expand, pack; synthesize too where it costs no call."""
         recorder, llm, prompts = self.recorder, self.context.llm, self.context.prompts
+        if not top.hits and self.dropped_all:
+            return self._said(lambda: synthesize.no_answer(self.question, "not_in_documents", self._kind, prompts))
         if not top.hits:
             waiting = self.context.counts(self.db)["n_waiting"]
             return self._said(lambda: synthesize.nothing(self.question, self._kind, prompts, waiting=waiting))
         floor: float | None = self.info["evidence_floor"] if self.info else None
         evidence = recorder.stage("validate", lambda: evident(top, floor), name="evidence")
+        if not evidence and self.query.origin == "condense":
+            top = self._in_own_words(top)
+            evidence = recorder.stage("validate", lambda: evident(top, floor), name="evidence, own words")
         ids = set(evidence if self.pipeline.require_evidence else top.chunk_ids)
         if not ids:
             return self._said(lambda: synthesize.no_answer(self.question, "not_in_documents", self._kind, prompts))
@@ -277,11 +318,25 @@ class Question:
         packed = recorder.stage("pack", lambda: pack(passages, budget=budget, count_tokens=self.context.count_tokens()))
         self.shown = tuple(dataclasses.replace(p, evident=tuple(h.chunk_id for h in p.hits if h.chunk_id in ids)) for p in packed)
         if llm is None:
-            return self._said(lambda: quote(self.question, self.shown))
-        pipeline = self.pipeline
-        return synthesize.Writing(
-            self.question, self.shown, llm, temperature=pipeline.temperature, timeout=pipeline.timeout, prompts=prompts
+            order = top.chunk_ids if any(hit.rerank_score is not None for hit in top.hits) else ()
+            return self._said(lambda: quote(self.question, self.shown, order))
+        return self._writing()
+
+    def _in_own_words(self, top: Ranking) -> Ranking:
+        """The same chunks, measured by the user's own words and not by what a model made of a follow-up."""
+        own = self.queries[1] if len(self.queries) > 1 and self.queries[1].text == self.question else Query(self.question)
+        alone = [Ranking(top.chunk_ids, top.scores, "kept")]
+        measured = fuse(
+            self.db, alone, own, collection=self.context.collection, rrf_k=self.pipeline.rrf_k, weights={}, keep=len(top.hits)
         )
+        by_id = {hit.chunk_id: hit for hit in measured.value.hits}
+        fields = ("similarity", "matched", "evidence", "rare")
+        hits = [
+            dataclasses.replace(hit, **{name: getattr(by_id[hit.chunk_id], name) for name in fields})
+            for hit in top.hits
+            if hit.chunk_id in by_id
+        ]
+        return dataclasses.replace(Ranking.of(hits, "kept"), scores=tuple(hit.score for hit in hits))
 
     @property
     def _kind(self) -> AnswerMode:
@@ -364,9 +419,21 @@ class AnswerStream:
             self.close()
 
 
+def _distinct(queries: Sequence[Query]) -> list[Query]:
+    """Each query once: two rewriters may write the same."""
+    found: dict[tuple[str, tuple[str, ...] | None, bool], Query] = {}
+    for query in queries:
+        found.setdefault((query.text.casefold(), query.legs, query.origin == "hyde"), query)
+    return list(found.values())
+
+
+def _shortened(text: str, length: int = 60) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."
+
+
 def _known_as(query: Query) -> str:
-    """What its vector is kept under; a made-up passage is embedded as passages are."""
-    return f"passage: {query.text}" if query.origin == "hyde" else query.text
+    """What its vector is kept under; a made-up passage is embedded as passages are, and is no question of the same words."""
+    return f"\x1fpassage\x1f{query.text}" if query.origin == "hyde" else query.text
 
 
 def _embedded(embedder: Embedder, query: Query) -> tuple[float, ...]:
@@ -375,10 +442,23 @@ def _embedded(embedder: Embedder, query: Query) -> tuple[float, ...]:
     return tuple(embed_query_checked(embedder, query.text))
 
 
-def _history(history: Sequence[Message]) -> tuple[Message, ...]:
-    if isinstance(history, str) or not all(isinstance(message, Message) for message in history):
-        raise ConfigError("history is what was said before, as messages: [Message('user', '...'), Message('assistant', '...')]")
-    return tuple(history)
+def _history(history: History | None) -> tuple[Message, ...]:
+    """What was said before, oldest first; mappings with role and content, as chat programs keep them, are messages too."""
+    found = []
+    if isinstance(history, (str, Mapping)):
+        history = (history,)
+    for message in () if history is None else history:
+        content = message.get("content") if isinstance(message, Mapping) else getattr(message, "content", "")
+        if content is None:
+            continue  # a call of a tool: nothing was said
+        said = message if not isinstance(message, Mapping) else Message(message.get("role"), message.get("content"))  # type: ignore[arg-type]
+        if not isinstance(said, Message) or said.role not in ("system", "user", "assistant") or not isinstance(said.content, str):
+            raise ConfigError(
+                f"history holds {message!r}; it is what was said before, oldest first: "
+                "[Message('user', '...'), Message('assistant', '...')], or the same as {'role': ..., 'content': ...}"
+            )
+        found.append(said)
+    return tuple(found)
 
 
 def _filter(where: Mapping[str, Any] | None) -> dict[str, Any]:

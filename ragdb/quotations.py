@@ -15,10 +15,14 @@ _QUOTES = 3
 _QUOTE_LENGTH = 400
 
 
-def quote(question: str, passages: Sequence[Passage]) -> Outcome[Answer]:
-    """Up to three quotations from the evident hits, each with a citation; what holds most of the question comes first."""
+def quote(question: str, passages: Sequence[Passage], order: Sequence[int] = ()) -> Outcome[Answer]:
+    """Up to three quotations from the evident hits, each with a citation; what holds most of the question comes first.
+
+    `order` are chunk ids, best first, where a reranker has read them: its word counts more.
+    """
     evident = [(passage, hit) for passage in passages for hit in passage.hits if hit.chunk_id in passage.evident]
-    evident.sort(key=lambda found: (-found[1].evidence, -found[1].score, found[1].chunk_id))
+    places = {chunk_id: place for place, chunk_id in enumerate(order)}
+    evident.sort(key=lambda f: (places.get(f[1].chunk_id, 0), -f[1].evidence, -f[1].score, f[1].chunk_id))
     citations = []
     # Numbered by quotation, not by passage: two quotations of one passage point to two places.
     for number, (_, hit) in enumerate(evident[:_QUOTES], start=1):

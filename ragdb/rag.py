@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from ragdb import models, presets
 from ragdb import pipeline as pipelines
-from ragdb import presets
 from ragdb.context import Context
 from ragdb.ingest import documents
 from ragdb.pipeline import Pipeline
@@ -18,7 +17,7 @@ from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker
 from ragdb.question import AnswerStream
 from ragdb.runs import explain as explanations
 from ragdb.runs.explain import Explanation
-from ragdb.types import Added, Answer, AnswerPart, Document, Message, SearchResult, StoredDocument
+from ragdb.types import Added, Answer, AnswerPart, Document, History, SearchResult, StoredDocument
 
 T = TypeVar("T")
 
@@ -76,7 +75,9 @@ class RagDB:
 
         url = embedded.start(Path(folder), stop_at_exit=True)
         schema.upgrade(url)
-        return cls(url, collection=collection, embedder=embedder, **kwargs)
+        options = dict(kwargs.pop("options", None) or {})
+        options["reranker"] = {"folder": models.home(Path(folder)), **options.get("reranker", {})}
+        return cls(url, collection=collection, embedder=embedder, options=options, **kwargs)
 
     @classmethod
     def from_settings(cls, **overrides: Any) -> Self:
@@ -115,7 +116,7 @@ class RagDB:
         k: int = 10,
         offset: int = 0,
         where: Mapping[str, Any] | None = None,
-        history: Sequence[Message] = (),
+        history: History | None = (),
         session: Any = None,
         pipeline: Pipeline | None = None,
     ) -> SearchResult:
@@ -135,7 +136,7 @@ class RagDB:
         *,
         k: int = 6,
         where: Mapping[str, Any] | None = None,
-        history: Sequence[Message] = (),
+        history: History | None = (),
         session: Any = None,
         pipeline: Pipeline | None = None,
     ) -> Answer:
@@ -153,7 +154,7 @@ class RagDB:
         *,
         k: int = 6,
         where: Mapping[str, Any] | None = None,
-        history: Sequence[Message] = (),
+        history: History | None = (),
         pipeline: Pipeline | None = None,
     ) -> AnswerStream:
         """The answer of `ask` as it is written: `for part in rag.stream(...): print(part, end="")`, then `stream.answer`.
@@ -190,15 +191,13 @@ class AsyncRagDB:
 
     def __init__(self, rag: RagDB) -> None:
         self._rag = rag
-        # Apart from the legs' executor, see Context.legs.
-        self._executor = ThreadPoolExecutor(max_workers=32, thread_name_prefix="ragdb-question")
 
     async def _run(self, verb: Callable[..., T], *args: Any, session: Any = None, **kwargs: Any) -> T:
         if session is not None and hasattr(session, "run_sync"):
             return await session.run_sync(lambda sync: verb(*args, session=sync, **kwargs))  # type: ignore[no-any-return]
         if session is not None:
             kwargs["session"] = session
-        return await asyncio.get_running_loop().run_in_executor(self._executor, partial(verb, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._rag.context.questions, partial(verb, *args, **kwargs))
 
     async def add(self, document: Document, *, session: Any = None) -> Added:
         return await self._run(self._rag.add, document, session=session)

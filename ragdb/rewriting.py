@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from ragdb.adapters import sendable
 from ragdb.context import Context
 from ragdb.db.caller import Caller, from_json, value
-from ragdb.errors import RagDBError
+from ragdb.deadline import Started
 from ragdb.ingest.clean import clean_text
 from ragdb.llms.calls import Call, counted
 from ragdb.protocols import Rewriter
@@ -24,7 +24,7 @@ from ragdb.stages.rewrite import FAILED, kept, rewrite
 from ragdb.types import Message, Outcome, Query
 
 _Queries = Outcome[tuple[Query, ...]]
-_GRACE = 0.5  # seconds: a model that keeps its deadline says itself, and better, that it was late
+_GRACE = 0.5  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,16 @@ class Rewriting:
     def queries(self, question: Query, names: Sequence[str]) -> list[Query]:
         """The queries of several rewriters, in the order of their names."""
         running = [(name, *self._started(question, name)) for name in names]
+        # a moment more for all together: a model that keeps its deadline says itself, and better, that it was late
+        grace = time.monotonic() + self.left() + _GRACE
         found: list[Query] = []
         for name, pending, key in running:
-            made = pending if isinstance(pending, _Made) else self._waited(pending)
+            made = pending if isinstance(pending, _Made) else self._waited(pending, grace)
             outcome = dataclasses.replace(made.outcome, value=tuple(filter(None, map(_cleaned, made.outcome.value))))
             if key and not outcome.note.startswith(FAILED):
-                self.fresh[key] = [{"text": q.text, "legs": list(q.legs) if q.legs else None} for q in outcome.value]
+                self.fresh[key] = [
+                    {"text": q.text, "legs": list(q.legs) if q.legs else None, "origin": q.origin} for q in outcome.value
+                ]
             self.recorder.took("rewrite", name, outcome, made.ms, calls=made.calls)
             found += outcome.value
         return found
@@ -68,20 +72,19 @@ class Rewriting:
         """Seconds until the deadline."""
         return max(0.0, self._until - time.monotonic())
 
-    def _started(self, question: Query, name: str) -> tuple[Future[_Made] | _Made, str]:
+    def _started(self, question: Query, name: str) -> tuple[Started[_Made] | _Made, str]:
         """A rewriter at work, with the key to keep its result by, or what is known already."""
         try:
             rewriter = self.context.rewriter(name)
-        except RagDBError as error:
-            return _Made(Outcome((), note=f"{FAILED}{error}")), ""
-        key = rewriter.cache_key(question, self.history) if hasattr(rewriter, "cache_key") else ""
-        known = from_json(value(self.db.call("known_rewrite", key=key))) if key else None
+            key = str(rewriter.cache_key(question, self.history)) if hasattr(rewriter, "cache_key") else ""
+        except Exception as error:  # noqa: BLE001  whatever a rewriter is: the question itself is searched with too
+            return _Made(Outcome((), note=f"{FAILED}{str(error) or type(error).__name__}")), ""
+        key = sendable(key)
+        known = _known(from_json(value(self.db.call("known_rewrite", key=key))), name) if key else None
         if known is not None:
-            origin = name.partition(":")[0]
-            queries = [Query(q["text"], origin=origin, legs=tuple(q["legs"]) if q["legs"] else None) for q in known]
-            outcome = kept(question, queries, name)
+            outcome = kept(question, known, name)
             return _Made(dataclasses.replace(outcome, note=f"{outcome.note} (from an earlier run)")), ""
-        return self.context.rewriting.submit(self._run, question, rewriter, name), key
+        return Started(lambda: self._run(question, rewriter, name), name="ragdb-rewrite"), key
 
     def _run(self, question: Query, rewriter: Rewriter, name: str) -> _Made:
         began = time.perf_counter()
@@ -89,14 +92,30 @@ class Rewriting:
             outcome = rewrite(question, rewriter, self.history, name=name, timeout=self.left())
         return _Made(outcome, (time.perf_counter() - began) * 1000, calls)
 
-    def _waited(self, pending: Future[_Made]) -> _Made:
+    def _waited(self, pending: Started[_Made], until: float) -> _Made:
         began = time.perf_counter()
         try:
-            return pending.result(self.left() + _GRACE)
+            return pending.result(until - time.monotonic())
         except TimeoutError:
-            pending.cancel()
             late: _Queries = Outcome((), note=f"{FAILED}not done in {self.timeout:g} s")
             return _Made(late, (time.perf_counter() - began) * 1000)
+
+
+def _known(rows: Any, name: str) -> list[Query] | None:
+    """The queries of an earlier run; None where the row holds something else, and is made anew."""
+    if not isinstance(rows, list):
+        return None
+    try:
+        return [
+            Query(
+                str(row["text"]),
+                origin=str(row.get("origin") or name.partition(":")[0]),
+                legs=tuple(row["legs"]) if row.get("legs") else None,
+            )
+            for row in rows
+        ]
+    except (AttributeError, KeyError, TypeError):
+        return None
 
 
 def _cleaned(query: Query) -> Query | None:

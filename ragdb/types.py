@@ -19,6 +19,8 @@ IngestState = Literal["queued", "processing", "ready", "failed"]
 AnswerOutcome = Literal["answered", "not_in_documents", "nothing_retrieved", "no_retrieval", "llm_failed", "cancelled"]
 AnswerMode = Literal["extractive", "llm"]
 
+#: The ways to find a chunk; the set is open.
+LEGS = ("lexical", "semantic")
 STATUSES: tuple[Status, ...] = ("active", "draft", "archived")
 
 T = TypeVar("T")
@@ -328,6 +330,7 @@ class SearchResult(_Value):
 class Answer(_Value):
     """The answer to one question. `str(answer)` is the text with its sources below.
 
+    `error` is why a language model failed, for who runs it and not for the reader.
     `uncited` are sentences that cite nothing, `misquoted` quotations that do not stand in the passage they cite; `claims`
     has both by sentence.
     """
@@ -342,6 +345,7 @@ class Answer(_Value):
     usage: Mapping[str, Any] = field(default_factory=dict)
     stages: tuple[StageTrace, ...] = ()
     question: str = ""
+    error: str | None = None
     claims: tuple[Claim, ...] = field(default=(), repr=False)
 
     @property
@@ -377,6 +381,10 @@ class Message(_Value):
 
     role: Literal["system", "user", "assistant"]
     content: str
+
+
+#: What was said before, oldest first: messages, or mappings with `role` and `content`.
+History = Sequence[Message | Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)

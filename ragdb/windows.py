@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 from ragdb.sentences import sentences
 
+_MOST_CHARACTERS = 20  # of a token, on average
+
 
 def windows(text: str, limit: int, count_tokens: Callable[[str], int]) -> list[str]:
     """The text in order, in parts of at most `limit` tokens (at least 1); nothing is left out but space at the cuts."""
-    if count_tokens(text) <= limit or len(text) < 2:
+    # What is that long does not fit: it need not be counted, which for a book takes longer than all the rest.
+    if len(text) < 2 or (len(text) <= limit * _MOST_CHARACTERS and count_tokens(text) <= limit):
         return [text]
     cut = _cut(text)
     parts = [part for part in (text[:cut].strip(), text[cut:].strip()) if part]
@@ -18,6 +21,7 @@ def windows(text: str, limit: int, count_tokens: Callable[[str], int]) -> list[s
 
 def first_window(text: str, limit: int, count_tokens: Callable[[str], int]) -> str:
     """The beginning of a text, of at most `limit` tokens."""
+    text = text[: limit * _MOST_CHARACTERS]
     while len(text) > 1 and (count := count_tokens(text)) > limit:
         # a little shorter than the share that would fit, so that few rounds do
         text = text[: max(1, min(len(text) - 1, int(len(text) * limit / count * 0.95)))]

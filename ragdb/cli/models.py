@@ -19,9 +19,11 @@ def fetch_model(
 ) -> None:
     """Fetch a reranker into ragdb's folder.
 
-    With RAGDB_RERANKER=auto, the default, pipelines that rerank then use it.
+    With RAGDB_RERANKER=auto, the default, pipelines that rerank (advanced, rag_fusion) then use it.
     """
-    there = (models.home() / name).is_dir()
+    name = name.removeprefix("flashrank:")
+    to = models.home(state.settings().home)
+    there = (to / name).is_dir()
     if on_terminal(sys.stderr) and not there:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -29,9 +31,9 @@ def fetch_model(
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(name, total=None)
-            folder = models.fetch(name, url=url, progress=lambda came, of: bar.update(task, completed=came, total=of))
+            folder = models.fetch(name, to=to, url=url, progress=lambda came, of: bar.update(task, completed=came, total=of))
     else:
-        folder = models.fetch(name, url=url)
+        folder = models.fetch(name, to=to, url=url)
     if state.json:
         json_line({"model": name, "folder": str(folder), "fetched": not there})
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ from ragdb.cli.output import bold, counted, dim, json_line, note, say, width, wr
 from ragdb.cli.state import State, json_object, pipeline_named, verb
 
 if TYPE_CHECKING:
-    from ragdb.types import Answer, Hit
+    from ragdb.types import Answer, Hit, StageTrace
 
 Question = Annotated[str, typer.Argument(metavar="QUESTION", help="In your words.", show_default=False)]
 Where = Annotated[
@@ -20,7 +21,10 @@ Where = Annotated[
     ),
 ]
 PipelineName = Annotated[
-    str | None, typer.Option("--pipeline", metavar="NAME", help="naive (vectors), hybrid (the default), advanced or rag_fusion.")
+    str | None,
+    typer.Option(
+        "--pipeline", metavar="NAME", help="naive (vectors), hybrid (the default), advanced, rag_fusion, or a file NAME.json."
+    ),
 ]
 
 
@@ -44,13 +48,22 @@ def ask(
         funnel = rag.explain(answer.run_id, top=ALL) if explain and answer.run_id else None
     if state.json:
         json_line({**answer.to_dict(), **({"explanation": funnel.to_dict()} if funnel else {})})
+        _fail_with(answer)
         return
     print_answer(answer)
+    _tell_what_was_left_out(answer.stages)
     if funnel:
         say()
         print_funnel(funnel, top=5)
     elif answer.run_id:
         say(dim(f"\nrun {answer.run_id}; how it was found: {state.command(f'explain {answer.run_id}')}"))
+    _fail_with(answer)
+
+
+def _fail_with(answer: Answer) -> None:
+    if answer.outcome == "llm_failed":
+        note(f"error: {answer.error}")
+        raise typer.Exit(1)
 
 
 def print_answer(answer: Answer) -> None:
@@ -79,6 +92,7 @@ def search(
         return
     for rank, hit in enumerate(result, start=offset + 1):
         _print_hit(rank, hit)
+    _tell_what_was_left_out(result.stages)
     run = f"; how they were found: {state.command(f'explain {result.run_id}')}" if result.run_id else ""
     note(f"{counted(len(result), 'chunk')}{run}" if result.hits else f"nothing found{run}")
 
@@ -86,9 +100,17 @@ def search(
 def _print_hit(rank: int, hit: Hit) -> None:
     ranks = ", ".join(f"{leg} {n}" for leg, n in sorted(hit.ranks.items()))
     status = "" if hit.status == "active" else f"  [{hit.status}]"
-    say(f"{rank:>3}  {hit.score:.4f}  {bold(hit.label)}{status}  {dim(ranks)}")
+    score = hit.score if hit.rerank_score is None else hit.rerank_score
+    say(f"{rank:>3}  {score:.4f}  {bold(hit.label)}{status}  {dim(ranks)}")
     for line in wrapped(hit.content, (width() or 120) - 6, 3):
         say(f"     {line}")
+
+
+def _tell_what_was_left_out(stages: Sequence[StageTrace]) -> None:
+    """A pipeline that was asked for and did without some of it: who reads the answer should know."""
+    for trace in stages:
+        if trace.stage in ("rewrite", "rerank") and trace.note.startswith(("left out", "kept the fused", "none is here")):
+            note(f"{trace.stage}{f' {trace.name}' if trace.name else ''}: {trace.note}")
 
 
 def explain(

@@ -200,11 +200,17 @@ def json_object(text: str | None, option: str) -> dict[str, Any] | None:
 
 
 def pipeline_named(name: str | None) -> Any:
-    """The preset of this name; None stays None."""
+    """The preset of this name, or the pipeline in this JSON file; None stays None."""
+    from ragdb.pipeline import Pipeline
     from ragdb.presets import PRESETS
 
+    if name is not None and name not in PRESETS and name.endswith(".json"):
+        try:
+            return Pipeline.from_dict(json_object(Path(name).read_text(encoding="utf-8"), f"--pipeline {name}") or {})
+        except OSError as error:
+            raise typer.BadParameter(f"--pipeline {name} cannot be read: {error}") from error
     if name is not None and name not in PRESETS:
-        raise typer.BadParameter(f"no pipeline is called {name!r}; there are {', '.join(PRESETS)}")
+        raise typer.BadParameter(f"no pipeline is called {name!r}; there are {', '.join(PRESETS)}, or a file NAME.json")
     return PRESETS[name] if name else None
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from ragdb.db import schema
 from ragdb.db.caller import PsycopgCaller, Row
@@ -62,7 +62,12 @@ class Database:
         """One pooled connection, autocommit; `caller.transaction()` for more than one statement."""
         pool = self._opened()
         try:
-            conn = pool.getconn()
+            try:
+                conn = pool.getconn()
+            except PoolClosed:
+                # somebody closed it between the two lines: the object may be used again
+                pool = self._opened()
+                conn = pool.getconn()
         except PoolTimeout as error:
             raise schema.unreachable(self.target, error) from None
         try:

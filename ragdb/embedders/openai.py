@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -122,7 +123,8 @@ class OpenAIEmbedder:
         body: dict[str, Any] = {"model": self._server.model, "input": texts, "encoding_format": "float"}
         if self._dimensions:
             body["dimensions"] = self._dimensions
-        answer = post(self._server, self._server.client.embeddings.with_streaming_response.create, body)
+        create = self._server.client.embeddings.with_streaming_response.create
+        answer = post(self._server, create, body, deadline=time.monotonic() + self._server.timeout)
         return self._placed(answer.get("data"), len(texts))
 
     def _placed(self, data: Any, expected: int) -> list[list[float]]:

@@ -25,6 +25,7 @@ from ragdb.openai_api import (
     estimate_tokens,
     events,
     failures_of,
+    in_time,
     parsed,
     post,
     received,
@@ -197,8 +198,12 @@ class OpenAILLM:
 
     def _open(self, sent: Mapping[str, Any], until: float | None) -> Any:
         create: Callable[..., Any] = self._server.client.chat.completions.create
-        with failures_of(self._server):
-            return create(**sent, timeout=seconds_left(self._server, until))
+
+        def work() -> Any:
+            with failures_of(self._server):
+                return create(**sent, timeout=seconds_left(self._server, until))
+
+        return in_time(self._server, until, work)
 
     def _completion(self, answer: Mapping[str, Any]) -> Completion:
         try:

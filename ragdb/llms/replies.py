@@ -13,18 +13,21 @@ _DECODER = json.JSONDecoder(strict=False)  # a line end inside a text is no reas
 _BULLET = re.compile(r"^(?:[-*\u30fb\u2022]|\(?\d{1,2}[.)\u3001:])\s*")
 
 
-def json_value(text: str | None) -> Any:
-    """The JSON object or array in a reply, the first one that is whole; None where there is none."""
+def json_value(text: str | None, key: str = "") -> Any:
+    """The JSON value in a reply: the first whole object that has `key`, else the first whole object or array, else None."""
     rest = strip_think(text or "")
+    first = None
     at = 0
     while (at := _next(rest, at)) >= 0:
         try:
-            value, _ = _DECODER.raw_decode(rest, at)
+            value, end = _DECODER.raw_decode(rest, at)
         except (ValueError, RecursionError):
             at += 1
             continue
-        return value
-    return None
+        if not key or (isinstance(value, dict) and key in value):
+            return value
+        first, at = value if first is None else first, end
+    return first
 
 
 def _next(text: str, start: int) -> int:
@@ -37,8 +40,8 @@ def texts(reply: str | None, *, most: int) -> list[str]:
 
     Empty where nothing was written, where JSON was begun and broke off, or where a page came instead.
     """
-    value = json_value(reply)
-    if value is None:
+    value = json_value(reply, "queries")
+    if value is None or (isinstance(value, list) and not any(isinstance(item, str) for item in value)):
         plain = strip_think(reply or "").strip()
         # what looks like JSON and is none, or a page of a proxy, is no query
         if any(mark in plain for mark in "{}[]<") or "```" in plain:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -11,9 +12,11 @@ from string import Template
 import regex
 
 from ragdb.errors import ConfigError
-from ragdb.types import Passage
+from ragdb.types import Message, Passage
 
 _FOLDER = Path(__file__).parent
+_SAID = 6
+_SAID_LENGTH = 2000
 _JAPANESE = regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Han}]")
 
 
@@ -107,6 +110,15 @@ def _ours(language: str) -> dict[str, str]:
 
 #: The texts as they come with ragdb.
 OURS = Prompts()
+
+
+def recent(history: Sequence[Message]) -> tuple[Message, ...]:
+    """Of what was said before, the last six messages, a long one's beginning: what a follow-up is about."""
+    return tuple(
+        message if len(message.content) <= _SAID_LENGTH else replace(message, content=message.content[:_SAID_LENGTH] + " ...")
+        for message in history[-_SAID:]
+        if message.content.strip()
+    )
 
 
 def heading_line(passage: Passage) -> str:

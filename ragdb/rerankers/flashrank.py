@@ -25,7 +25,8 @@ class FlashRankReranker:
     """
 
     example: ClassVar[str] = f"flashrank:{models.DEFAULT_RERANKER}"
-    batch_size = 8
+    # A quantised model's scores depend on what else is in the batch; two cores lose nothing by one at a time.
+    batch_size = 1
 
     def __init__(self, folder: Path, ranker: Any, max_tokens: int) -> None:
         self.name = f"flashrank:{folder.name}"
@@ -35,15 +36,15 @@ class FlashRankReranker:
         self._lock = threading.Lock()
 
     @classmethod
-    def load(cls, model: str = "", *, max_tokens: int = 512) -> FlashRankReranker:
-        """The model, ready. Raises RerankerError where it is not on this machine or cannot be read."""
+    def load(cls, model: str = "", *, max_tokens: int = 512, folder: Path | None = None) -> FlashRankReranker:
+        """The model, ready; `folder` is that of fetched models. Raises RerankerError where it is not there or cannot be read."""
         require("flashrank", "rerank")
-        folder = models.reranker_folder(model or models.DEFAULT_RERANKER)
+        place = models.reranker_folder(model or models.DEFAULT_RERANKER, folder)
         try:
-            ranker = _opened(folder, max_tokens)
+            ranker = _opened(place, max_tokens)
         except Exception as error:
-            raise RerankerError(f"{folder} holds no model that FlashRank can read: {type(error).__name__}: {error}") from error
-        return cls(folder, ranker, max_tokens)
+            raise RerankerError(f"{place} holds no model that FlashRank can read: {type(error).__name__}: {error}") from error
+        return cls(place, ranker, max_tokens)
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, without the marks around it."""
@@ -83,7 +84,10 @@ def _opened(folder: Path, max_tokens: int) -> Any:
             self.llm_model = None
             self.session = onnxruntime.InferenceSession(str(_weights(folder)), providers=["CPUExecutionProvider"])
             self.tokenizer = self._get_tokenizer(max_tokens)
-            self.counting = Tokenizer.from_file(str(folder / "tokenizer.json"))  # cuts nothing
+            self.counting = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            # a saved tokenizer may cut and fill up: what is counted is the text
+            self.counting.no_truncation()
+            self.counting.no_padding()
 
     return Opened()
 

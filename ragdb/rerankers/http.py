@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from urllib.parse import urldefrag, urlsplit, urlunsplit
 
 from ragdb.adapters import require, sendable
+from ragdb.deadline import within
 from ragdb.errors import ConfigError, RerankerError
 from ragdb.llms import calls
 from ragdb.llms.calls import Call
@@ -37,25 +38,44 @@ class HTTPReranker:
         self._timeout = timeout
         self._key = api_key
         self._texts_key = "documents"
+        self.batch_size: int | None = None  # all at once
 
     @classmethod
-    def load(cls, model: str, *, api_key: str | None = None, max_tokens: int = 512, timeout: float = 10.0) -> HTTPReranker:
-        """The server; nothing is sent yet."""
+    def load(
+        cls,
+        model: str,
+        *,
+        api_key: str | None = None,
+        max_tokens: int = 512,
+        batch_size: int | None = None,
+        timeout: float = 10.0,
+    ) -> HTTPReranker:
+        """The server; nothing is sent yet. `batch_size`: texts of one request, where the server limits them."""
         require("requests", "rerank")
-        url, name = urldefrag(model)
-        if urlsplit(url).scheme not in ("http", "https"):
+        try:
+            url, name = urldefrag(model)
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise ConfigError(f"{model} is no address of a rerank server: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"a rerank server is named by its address; write RAGDB_RERANKER={cls.example}, not http:{model}")
         key = (api_key or "").strip()
         if not (key.isascii() and (key.isprintable() or not key)):
             raise ConfigError("RAGDB_RERANKER_API_KEY holds a character that cannot stand in an HTTP header; copy the key again")
-        return cls(url, name, key, max_tokens, timeout)
+        found = cls(url, name, key, max_tokens, timeout)
+        found.batch_size = batch_size
+        return found
 
     def score(self, query: str, passages: Sequence[str], *, deadline: float | None = None) -> list[float]:
         """Raises RerankerError, within `deadline` seconds (at most the timeout)."""
         until = time.monotonic() + min(self._timeout, deadline if deadline is not None else self._timeout)
         try:
-            answer = self._answer(query, passages, until)
+            answer = within(until - time.monotonic(), lambda: self._answer(query, passages, until))
             scores = self._scores(answer, len(passages))
+        except TimeoutError:
+            # a server that sends its headers byte by byte: no read of it ever times out
+            calls.note(Call(self.name, failed=True))
+            raise self._failure("did not answer in time; look whether it is up, or give rerank_timeout more") from None
         except RerankerError:
             calls.note(Call(self.name, failed=True))
             raise
@@ -67,9 +87,11 @@ class HTTPReranker:
         if status in (400, 422) and self._texts_key == "documents":
             # Text Embeddings Inference calls them so
             self._texts_key = "texts"
-            status, answer = self._asked(query, passages, until)
-            if status != 200:
-                self._texts_key = "documents"
+            second, answered = self._asked(query, passages, until)
+            if second == 200:
+                status, answer = second, answered
+            else:
+                self._texts_key = "documents"  # the first answer tells what is wrong
         if status != 200:
             raise self._failure(f"answered {status}: {_short(answer)}; {_advice(status)}")
         return answer
@@ -86,7 +108,13 @@ class HTTPReranker:
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         try:
             with requests.post(
-                self.url, json=body, headers=headers, timeout=_left(until), stream=True, allow_redirects=False
+                self.url,
+                json=body,
+                headers=headers,
+                auth=lambda request: request,  # or a ~/.netrc would take the place of the key
+                timeout=_left(until),
+                stream=True,
+                allow_redirects=False,
             ) as response:
                 raw = b""
                 # Whatever has come, and no more: a server that sends a byte now and then keeps every read short.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from ragdb import adapters
@@ -12,7 +13,7 @@ from ragdb.adapters import sendable
 from ragdb.errors import ConfigError, LLMError
 from ragdb.llms.calls import complete
 from ragdb.llms.replies import texts
-from ragdb.prompts import OURS, Prompts, language_of
+from ragdb.prompts import OURS, Prompts, language_of, recent
 from ragdb.protocols import LLM
 from ragdb.types import Message, Query
 
@@ -24,8 +25,13 @@ _SCHEMA = {
 }
 _LABEL = re.compile(r"^(?:Q|A|Query|質問|クエリ)\s*\d*\s*[:：]\s*")
 _NUMBERED = re.compile(r"(?:Q|Query|質問|クエリ)?\s*\d+", re.IGNORECASE)
-_SAID = 6  # of what was said before, the last so many messages
-_SAID_LENGTH = 1000
+
+
+@cache
+def _said_in(prompt: str) -> frozenset[str]:
+    """The lines of a prompt, and the texts of the JSON in it."""
+    lines = [" ".join(line.split()) for line in prompt.splitlines()]
+    return frozenset([*lines, *(text for line in lines if "{" in line for text in texts(line, most=100))])
 
 
 class Prompted:
@@ -58,7 +64,7 @@ class Prompted:
         return f"{self.name}\x1f{prompt}".replace("\x00", " ")
 
     def rewrite(self, question: Query, history: Sequence[Message], *, deadline: float | None = None) -> list[Query]:
-        """One call. Raises LLMError where it fails, or where nothing that can be searched with was written."""
+        """One call; nothing where it wrote only the prompt's own words. Raises LLMError where it fails or wrote no text."""
         reply = complete(
             self._llm,
             [Message("user", self._filled(question.text, history))],
@@ -67,18 +73,21 @@ class Prompted:
             max_tokens=self.max_tokens,
             deadline=deadline,
         )
-        # Small models write the prompt's own words, or names for queries instead of queries.
-        said = " ".join(self._prompts.template(self.prompt, language_of(question.text)).template.split())
-        written = (_LABEL.sub("", text) for text in texts(reply.text, most=self.most))
-        found = [
-            text for text in written if 2 <= len(text) <= self.longest and text not in said and not _NUMBERED.fullmatch(text)
-        ]
-        if not found:
+        # Small models write the prompt's own example, or names for queries instead of queries.
+        said = _said_in(self._prompts.template(self.prompt, language_of(question.text)).template)
+        written = [_LABEL.sub("", text) for text in texts(reply.text, most=self.most)]
+        asked = question.text.casefold()
+        own = [text for text in written if text not in said or text.casefold() in asked]
+        found = [text for text in own if len(text) <= self.longest and not self._no_query(text)]
+        if not written or (own and not found):
             raise LLMError(f"nothing to search with in {' '.join((reply.text or '').split())[:80]!r}")
         return [Query(text, origin=self.prompt, legs=self.legs) for text in found]
 
+    def _no_query(self, text: str) -> bool:
+        return len(text) < 2 or bool(_NUMBERED.fullmatch(text))
+
     def _filled(self, question: str, history: Sequence[Message]) -> str:
-        said = "\n".join(f"{m.role}: {' '.join(m.content.split())[:_SAID_LENGTH]}" for m in history[-_SAID:])
+        said = "\n".join(f"{m.role}: {' '.join(m.content.split())}" for m in recent(history))
         return self._prompts.template(self.prompt, language_of(question)).substitute(
             question=sendable(question), history=sendable(said)
         )

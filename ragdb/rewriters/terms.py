@@ -15,7 +15,10 @@ class Terms(Prompted):
 
     def rewrite(self, question: Query, history: Sequence[Message], *, deadline: float | None = None) -> list[Query]:
         found = super().rewrite(question, history, deadline=deadline)
-        return [Query(" ".join(query.text for query in found), origin=self.prompt, legs=self.legs)]
+        return [Query(" ".join(query.text for query in found), origin=self.prompt, legs=self.legs)] if found else []
+
+    def _no_query(self, text: str) -> bool:
+        return False  # a number, and one character, are words
 
 
 Adapter = Terms

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import psycopg
+from sqlalchemy.exc import SQLAlchemyError
 
+from ragdb.adapters import sendable
 from ragdb.db.caller import Caller, value
 from ragdb.llms.calls import Call, counted, summed
 from ragdb.types import Answer, Citation, Hit, Outcome, Passage, Ranking, StageTrace
@@ -59,7 +61,7 @@ class Recorder:
         ids, scores = self._ids(outcome.value)
         dropped = {why: tuple(which) for why, which in outcome.dropped.items()}
         self.stages.append(
-            StageTrace(len(self.stages) + 1, stage, name, round(ms, 2), ids, scores, dropped, outcome.note, query=query)
+            StageTrace(len(self.stages) + 1, stage, name, round(ms, 2), ids, scores, dropped, sendable(outcome.note), query=query)
         )
         # A leg knows ids only: its lines wait until fuse brings the texts.
         if stage != "retrieve":
@@ -122,11 +124,20 @@ class Recorder:
                 db.call("keep_query_vector", question=text, model=model, numbers=list(vector))
             for key, queries in (rewrites or {}).items():
                 db.call("keep_rewrite", key=key, queries={"queries": list(queries)})
-            run_id = value(db.call("record_run", run=run))
-        except psycopg.Error as error:
+            run_id = value(db.call("record_run", run=_storable(run)))
+        except (psycopg.Error, SQLAlchemyError, ValueError, TypeError) as error:
             logger.warning("the run could not be recorded: %s", error)
             return None
         return int(run_id) if run_id is not None else None
+
+
+def _storable(value: Any) -> Any:
+    """What a jsonb can hold: no NUL, no half character, whatever a model or a server wrote."""
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, Mapping):
+        return {sendable(str(key)): _storable(inner) for key, inner in value.items()}
+    return [_storable(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def numbered(stages: Sequence[StageTrace]) -> dict[int, str]:

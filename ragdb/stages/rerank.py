@@ -11,8 +11,11 @@ import inspect
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from ragdb.adapters import sendable
+from ragdb.deadline import within
 from ragdb.openai_api import estimate_tokens
 from ragdb.prompts import language_of
 from ragdb.protocols import Reranker
@@ -22,6 +25,7 @@ from ragdb.windows import first_window, windows
 logger = logging.getLogger("ragdb.run")
 
 _MAX_TOKENS = 512  # of question and passage together, where the reranker does not say
+_GRACE = 0.5  # seconds
 _MARKS = 8  # tokens around and between the two, at most
 
 
@@ -40,23 +44,26 @@ def rerank(
     rrf_k: int = 60,
     timeout: float = 10.0,
 ) -> Outcome[Ranking]:
-    """The first `keep` of the ranking, sorted again. Blank chunks keep their place behind the scored ones.
+    """The first `keep` of the ranking, sorted again, and the rest behind them as it was: deeper pages show no chunk twice.
 
-    `min_score`: what scores less falls. `weight` below 1 blends: places by the reranker and by fuse, each as
-    weight / (rrf_k + place), as in Reciprocal Rank Fusion. `timeout`: seconds for all calls together.
+    Blank chunks stand behind the scored ones. `min_score`: what scores less falls, and what was not scored too. `weight`
+    below 1 blends: places by the reranker and by fuse, each as weight / (rrf_k + place), as in Reciprocal Rank Fusion.
+    `timeout`: seconds for all calls together.
     """
     head, tail = ranking.hits[:keep], ranking.hits[keep:]
-    dropped = {"not among the reranked": tuple(hit.chunk_id for hit in tail)} if tail else {}
+    dropped: dict[str, tuple[int, ...]] = {}
     scored = [hit for hit in head if hit.content.strip()]
     blank = [hit for hit in head if not hit.content.strip()]
     if not scored:
-        return Outcome(Ranking.of(head, "reranked"), dropped, note="nothing to rerank")
+        return Outcome(Ranking.of(ranking.hits, "reranked"), dropped, note="nothing to rerank")
     try:
         scores, note = _scores(question.text, [hit.content for hit in scored], reranker, timeout)
     except Exception as error:  # noqa: BLE001  whatever a reranker does: the order before it is an answer too
         if not isinstance(error, _Unusable):
-            logger.warning("%s failed: %s: %s", _name(reranker), type(error).__name__, error)
-        return Outcome(Ranking.of(head, "reranked"), dropped, note=f"kept the fused order: {str(error) or type(error).__name__}")
+            logger.warning("%s failed: %s: %s", _name(reranker), type(error).__name__, sendable(str(error)))
+        return Outcome(
+            Ranking.of(ranking.hits, "reranked"), dropped, note=f"kept the fused order: {str(error) or type(error).__name__}"
+        )
     best = _sorted(
         [dataclasses.replace(hit, rerank_score=score) for hit, score in zip(scored, scores, strict=True)], weight, rrf_k
     )
@@ -64,7 +71,9 @@ def rerank(
         low = tuple(hit.chunk_id for hit in best if (hit.rerank_score or 0.0) < min_score)
         best = [hit for hit in best if hit.chunk_id not in low]
         dropped |= {f"scored below {min_score:g}": low} if low else {}
-    best += blank
+        dropped |= {"not among the reranked": tuple(hit.chunk_id for hit in tail)} if tail else {}
+        tail = ()
+    best += [*blank, *tail]
     return Outcome(
         Ranking(
             tuple(h.chunk_id for h in best),
@@ -96,7 +105,11 @@ def _scores(question: str, texts: Sequence[str], reranker: Reranker, timeout: fl
     asked = first_window(question, max(1, limit // 2), count)
     room = max(1, limit - count(asked) - _MARKS)
     distinct = list(dict.fromkeys(texts))
-    parts = [windows(text, room, count) for text in distinct]
+    parts = []
+    for text in distinct:
+        if time.monotonic() > until:
+            raise _Unusable(f"the passages were not even read when the time was over ({sum(map(len, texts))} characters)")
+        parts.append(windows(text, room, count))
     flat = [part for of_one in parts for part in of_one]
     found = _called(reranker, asked, flat, until)
     scores = {}
@@ -125,7 +138,14 @@ def _called(reranker: Reranker, question: str, texts: Sequence[str], until: floa
         if left <= 0:
             raise _Unusable(f"{start} of {len(texts)} were scored when the time was over; see rerank_timeout")
         batch = list(texts[start : start + size])
-        scores = reranker.score(question, batch, **({"deadline": left} if timed else {}))
+        extra = {"deadline": left} if timed else {}
+        try:
+            # one that keeps deadlines says itself, and better, that it was late
+            scores = within(left + _GRACE * timed, partial(reranker.score, question, batch, **extra))
+        except TimeoutError as error:
+            raise _Unusable(f"{start} of {len(texts)} were scored when the time was over; see rerank_timeout") from error
+        if isinstance(scores, Mapping):
+            raise _Unusable(f"a {type(scores).__name__} came instead of a list of scores")
         numbers = [float(score) for score in scores]
         if len(numbers) != len(batch):
             raise _Unusable(f"{len(numbers)} scores for {len(batch)} passages")

@@ -7,9 +7,7 @@ from typing import Any
 
 from ragdb.db.caller import Caller, one
 from ragdb.errors import ConfigError
-from ragdb.types import Outcome, Query, Ranking
-
-LEGS = ("lexical", "semantic")
+from ragdb.types import LEGS, Outcome, Query, Ranking
 
 
 def retrieve(

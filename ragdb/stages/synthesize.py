@@ -11,12 +11,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ragdb.adapters import sendable
 from ragdb.citations import Piece, Resolver, citation, claims
 from ragdb.errors import ContextTooSmall, LLMError
 from ragdb.llms.calls import Call, complete
 from ragdb.llms.think import strip_think
 from ragdb.openai_api import fewest_tokens
-from ragdb.prompts import OURS, Prompts, language_of, rendered
+from ragdb.prompts import OURS, Prompts, language_of, recent, rendered
 from ragdb.protocols import LLM
 from ragdb.types import Answer, AnswerMode, AnswerOutcome, AnswerPart, Citation, Completion, Message, Outcome, Passage
 
@@ -44,22 +45,20 @@ def nothing(question: str, mode: AnswerMode, prompts: Prompts = OURS, *, waiting
     return dataclasses.replace(outcome, value=dataclasses.replace(outcome.value, text=f"{outcome.value.text} {more}"))
 
 
-def prompt(question: str, passages: Sequence[Passage], prompts: Prompts = OURS) -> list[Message]:
-    """What is sent: the rules with the passages in reading order, then the user's own words."""
+def prompt(question: str, passages: Sequence[Passage], prompts: Prompts = OURS, history: Sequence[Message] = ()) -> list[Message]:
+    """What is sent: the rules with the passages in reading order, what was said before, then the user's own words."""
     body = "\n\n".join(rendered(p) for p in passages)
-    return [
-        Message("system", prompts.template("answer", language_of(question)).substitute(passages=body)),
-        Message("user", question),
-    ]
+    rules = prompts.template("answer", language_of(question)).substitute(passages=body)
+    return [Message("system", rules), *recent(history), Message("user", question)]
 
 
 # Roles and separators that a chat template adds to each message.
 _PER_MESSAGE = 8
 
 
-def room(question: str, llm: LLM, prompts: Prompts = OURS) -> int:
+def room(question: str, llm: LLM, prompts: Prompts = OURS, history: Sequence[Message] = ()) -> int:
     """Tokens left for passages: context window - output - prompt without passages. Raises ContextTooSmall if none."""
-    fixed = sum(llm.count_tokens(m.content) + _PER_MESSAGE for m in prompt(question, (), prompts))
+    fixed = sum(llm.count_tokens(m.content) + _PER_MESSAGE for m in prompt(question, (), prompts, history))
     left = llm.context_window - llm.max_output_tokens - fixed
     if left <= 0:
         raise ContextTooSmall(
@@ -77,8 +76,19 @@ class Writing:
     """
 
     def __init__(
-        self, question: str, passages: Sequence[Passage], llm: LLM, *, temperature: float, timeout: float, prompts: Prompts = OURS
+        self,
+        question: str,
+        passages: Sequence[Passage],
+        llm: LLM,
+        *,
+        temperature: float,
+        timeout: float,
+        prompts: Prompts = OURS,
+        history: Sequence[Message] = (),
+        said: bool = False,
     ) -> None:
+        """`said`: the question is about what was said, and answered from `history` alone, with outcome `no_retrieval`."""
+        self._said = said
         self._question = question
         self._passages = passages
         self._by_number = {passage.number: passage for passage in passages}
@@ -86,7 +96,10 @@ class Writing:
         self._prompts = prompts
         self._temperature = temperature
         self._timeout = timeout
-        self._messages = prompt(question, passages, prompts)
+        self._messages = prompt(question, passages, prompts, history)
+        if said:
+            rules = prompts.template("said", language_of(question)).substitute()
+            self._messages = [Message("system", rules), *self._messages[1:]]
         self._usage: dict[str, Any] = {
             "llm": llm.name,
             "temperature": temperature,
@@ -177,7 +190,8 @@ class Writing:
         self._cited: dict[int, Citation] = {}
 
     def _read(self, piece: str, *, last: bool) -> Iterator[AnswerPart]:
-        self._raw += piece.replace("\x00", " ")
+        piece = sendable(piece)
+        self._raw += piece
         if self._thinking:
             shown = self._raw.lstrip()
             if shown.startswith(_THINK):
@@ -229,6 +243,9 @@ class Writing:
             said = self._prompts.message("not_in_documents", language_of(self._question))
             answer = Answer(None, said, "not_in_documents", "llm", usage=self._usage, question=self._question)
             self.outcome = Outcome(answer, note="the model found no answer in the passages" + note)
+        elif self._said:
+            answer = dataclasses.replace(self._checked(), outcome="no_retrieval", uncited=(), claims=())
+            self.outcome = Outcome(answer, note="from what was said before")
         else:
             answer = self._checked()
             false = f"; no such passage: {' '.join(self._resolver.false)}" if self._resolver.false else ""
@@ -253,9 +270,16 @@ class Writing:
         )
 
     def _failed(self, reason: str) -> Outcome[Answer]:
-        head = self._prompts.message("llm_failed", language_of(self._question), reason=reason)
+        head = self._prompts.message("llm_failed" if self._passages else "llm_silent", language_of(self._question))
         places = "\n".join(f"- {p.label}" for p in sorted(self._passages, key=lambda p: p.number))
         said = f"{self._text}\n\n" if self._text else ""
-        answer = dataclasses.replace(self._checked(), text=f"{said}{head}\n{places}", outcome="llm_failed", uncited=(), claims=())
+        answer = dataclasses.replace(
+            self._checked(),
+            text=f"{said}{head}\n{places}".rstrip(),
+            outcome="llm_failed",
+            error=reason,
+            uncited=(),
+            claims=(),
+        )
         self.outcome = Outcome(answer, note=reason)
         return self.outcome

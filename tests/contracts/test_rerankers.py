@@ -5,19 +5,24 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import re
+import shutil
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ragdb import models
-from ragdb.adapters import load, modules
+from ragdb.adapters import load, modules, resolve
 from ragdb.errors import ConfigError, RerankerError
+from ragdb.stages.rerank import rerank
 from ragdb.testing import FakeLLM
 from ragdb.testing.server import FakeOpenAIServer, Reply, Request
+from ragdb.types import Hit, Message, Query, Ranking
 
 QUESTION = "在宅勤務手当はいくらですか？"
 PASSAGES = ["社員食堂は11時半に開きます。", "在宅勤務手当は月額5,000円です。", "The office closes at seven."]
@@ -72,14 +77,13 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
         load("rerankers", f"flashrank:{tmp_path / 'none'}")
 
 
-def test_a_model_that_was_not_fetched_is_not_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_was_not_fetched_is_not_downloaded(tmp_path: Path) -> None:
     pytest.importorskip("flashrank", reason="needs the extra rerank")
-    monkeypatch.setenv("RAGDB_HOME", str(tmp_path))
     began = time.monotonic()
     with pytest.raises(RerankerError, match="run: ragdb fetch-model ms-marco-MiniLM-L-12-v2"):
-        load("rerankers", "flashrank:ms-marco-MiniLM-L-12-v2")
+        load("rerankers", "flashrank:ms-marco-MiniLM-L-12-v2", folder=tmp_path)
     assert time.monotonic() - began < 1
-    assert models.cached_reranker() is None
+    assert models.cached_reranker(tmp_path) is None
 
 
 # --- sentence-transformers ------------------------------------------------------------------------
@@ -146,16 +150,16 @@ def server() -> Iterator[Server]:
         yield Server(fake, replies)
 
 
-def test_a_fetched_model_is_there_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    monkeypatch.setenv("RAGDB_HOME", str(tmp_path))
+def test_a_fetched_model_is_there_whole(tmp_path: Path, server: Server) -> None:
+    to = models.home(tmp_path)
     server.will(Reply(archive(*WHOLE)))
     came: list[tuple[int, int | None]] = []
-    folder = models.fetch(models.DEFAULT_RERANKER, url=server.url, progress=lambda *at: came.append(at))
+    folder = models.fetch(models.DEFAULT_RERANKER, to=to, url=server.url, progress=lambda *at: came.append(at))
     assert folder == tmp_path / "models" / models.DEFAULT_RERANKER
     assert {path.name for path in folder.iterdir()} == set(WHOLE)
     assert came[-1][0] == came[-1][1]
-    assert models.cached_reranker() == models.DEFAULT_RERANKER
-    assert models.fetch(models.DEFAULT_RERANKER, url=server.url) == folder
+    assert models.cached_reranker(to) == models.DEFAULT_RERANKER
+    assert models.fetch(models.DEFAULT_RERANKER, to=to, url=server.url) == folder
     assert len(server.requests) == 1, "what is there is not fetched again"
 
 
@@ -172,22 +176,36 @@ def test_a_fetched_model_is_there_whole(tmp_path: Path, monkeypatch: pytest.Monk
         (Reply(archive("tokenizer.json", folder="../../")), "leads out of its folder"),
     ],
 )
-def test_what_cannot_be_fetched_whole_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server, reply: Reply, why: str
-) -> None:
-    monkeypatch.setenv("RAGDB_HOME", str(tmp_path))
+def test_what_cannot_be_fetched_whole_leaves_nothing(tmp_path: Path, server: Server, reply: Reply, why: str) -> None:
     server.will(reply)
     with pytest.raises(RerankerError, match=why):
-        models.fetch(models.DEFAULT_RERANKER, url=server.url)
-    assert list((tmp_path / "models").iterdir()) == []
+        models.fetch(models.DEFAULT_RERANKER, to=models.home(tmp_path), url=server.url)
+    assert list(tmp_path.iterdir()) == [], "no empty folder either"
     assert list(tmp_path.parent.glob("tokenizer.json")) == []
 
 
-@pytest.mark.parametrize("name", ["nosuch", "../x", "", "a/b"])
-def test_a_name_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv("RAGDB_HOME", str(tmp_path))
+@pytest.mark.parametrize("name", ["nosuch", "../x", "", "a/b", "a\nb", "x" * 300])
+def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="MultiBERT"):
-        models.fetch(name)
+        models.fetch(name, to=tmp_path)
+
+
+def test_auto_takes_the_multilingual_model_else_the_newest(tmp_path: Path) -> None:
+    for age, name in ((200, "old"), (100, "new"), (0, ".fetch-broken")):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - age, time.time() - age))
+    assert models.cached_reranker(tmp_path) == "new"
+    (tmp_path / models.DEFAULT_RERANKER).mkdir()
+    assert models.cached_reranker(tmp_path) == models.DEFAULT_RERANKER
+    assert models.cached_reranker(tmp_path / "none") is None
+
+
+def test_a_place_that_is_none_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RerankerError, match="see RAGDB_HOME"):
+        models.fetch(models.DEFAULT_RERANKER, to=models.home(tmp_path / "file"), url="http://127.0.0.1:9/x.zip")
+    with pytest.raises(ConfigError, match="no web address"):
+        models.fetch(models.DEFAULT_RERANKER, to=tmp_path, url="file:///tmp/x.zip")
 
 
 # --- a server -------------------------------------------------------------------------------------
@@ -291,7 +309,111 @@ def test_the_command_fetches_and_tells(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setenv("RAGDB_HOME", str(tmp_path))
     server.will(Reply(archive(*WHOLE)))
-    result = CliRunner().invoke(app, ["--json", "fetch-model", "--url", server.url])
+    result = CliRunner().invoke(app, ["--json", "fetch-model", f"flashrank:{models.DEFAULT_RERANKER}", "--url", server.url])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["fetched"] is True
     assert "was there: " in CliRunner().invoke(app, ["fetch-model"]).stdout
+
+
+# --- a language model, more closely ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "scores"),
+    [
+        ('Passage [3] is weak, [1] is best.\n{"order": [2, 1, 3]}', [2.0, 3.0, 1.0]),
+        ("[2] > [1] > [3]", [2.0, 3.0, 1.0]),
+        ('{"order": ["2", "1", "3"]}', [2.0, 3.0, 1.0]),
+        ('{"order": [2.0, "[1]"]}', [2.0, 3.0, 1.0]),
+        ('{"order": [2, true, 1.5, 99, 2]}', [2.0, 3.0, 1.0]),
+    ],
+)
+def test_an_order_is_read_however_it_is_written(reply: str, scores: list[float]) -> None:
+    assert load("rerankers", "llm", llm=FakeLLM(reply)).score("q", ["a", "b", "c"]) == scores
+
+
+@pytest.mark.parametrize("reply", ["[3] is the best", "", "none", '{"order": []}', '{"order": "all"}'])
+def test_a_word_about_a_passage_is_no_order(reply: str) -> None:
+    with pytest.raises(RerankerError, match="wrote no order"):
+        load("rerankers", "llm", llm=FakeLLM(reply)).score("q", ["a", "b", "c"])
+
+
+def test_more_passages_than_a_window_holds_are_read_in_windows() -> None:
+    """Each prompt fits, and the best of forty climbs from the last place to the first."""
+    prompts: list[str] = []
+
+    def best_first(messages: Sequence[Message]) -> str:
+        prompts.append(messages[0].content)
+        listed = re.findall(r"\[(\d+)\] passage (\d+)", messages[0].content)
+        return json.dumps({"order": [int(n) for n, _ in sorted(listed, key=lambda found: -int(found[1]))]})
+
+    llm = FakeLLM(best_first, context_window=2000, max_output_tokens=500)
+    passages = [f"passage {n} " + "word " * 60 for n in range(40)]
+    scores = load("rerankers", "llm", llm=llm).score("q", passages)
+    assert max(llm.count_tokens(prompt) for prompt in prompts) <= 1500
+    assert scores.index(max(scores)) == 39
+    assert len(set(scores)) == 40
+
+
+def test_a_window_that_holds_no_two_passages_is_an_error_with_the_numbers() -> None:
+    llm = FakeLLM("[]", context_window=1200, max_output_tokens=500)
+    with pytest.raises(RerankerError, match="1200 tokens does not hold two passages"):
+        load("rerankers", "llm", llm=llm).score("q", ["word " * 400, "word " * 400])
+
+
+# --- a server, more closely -----------------------------------------------------------------------
+
+
+def test_a_netrc_does_not_take_the_place_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    (tmp_path / "netrc").write_text("default login joe password pw\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    server.will(cohere({0: 1.0}), cohere({0: 1.0}))
+    load("rerankers", f"http:{server.url}", api_key="secret").score("q", ["a"])
+    load("rerankers", f"http:{server.url}").score("q", ["a"])
+    assert [request.headers.get("authorization") for request in server.requests] == ["Bearer secret", None]
+
+
+def test_the_first_refusal_tells_what_is_wrong(server: Server) -> None:
+    server.will(Reply.error(400, "model is required"), Reply.error(422, "field documents is required"))
+    with pytest.raises(RerankerError, match="model is required"):
+        load("rerankers", f"http:{server.url}").score("q", ["a"])
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://", "ftp://a", ""])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        load("rerankers", f"http:{url}")
+
+
+def test_a_class_is_no_reranker() -> None:
+    class Mine:
+        def score(self, query: str, passages: Sequence[str]) -> list[float]:
+            return []
+
+    with pytest.raises(ConfigError, match=r"is a class; give an object of it, Mine\(\.\.\.\)"):
+        resolve("rerankers", Mine)
+
+
+def test_what_a_saved_tokenizer_cuts_is_counted(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("flashrank", reason="needs the extra rerank")
+    from tokenizers import Tokenizer
+
+    cutting = tmp_path / "cutting"
+    shutil.copytree(folder, cutting)
+    tokenizer = Tokenizer.from_file(str(cutting / "tokenizer.json"))
+    tokenizer.enable_truncation(16)
+    tokenizer.enable_padding(length=16)
+    tokenizer.save(str(cutting / "tokenizer.json"))
+    reranker = load("rerankers", f"flashrank:{cutting}")
+    assert reranker.count_tokens("手当" * 100) > 50
+    assert reranker.count_tokens("a") < 5
+    assert reranker.knows_japanese()
+
+
+def test_a_score_does_not_depend_on_the_company(flashrank: Any) -> None:
+    texts = ["在宅勤務手当は月額五千円です。", "短い", "ルーターの再起動は背面のボタンを十秒間押します。" * 8]
+    hits = [Hit(n, f"d{n}", n, "c", f"d{n}", None, (), "active", "", t, 0, len(t), None, {}, 1.0) for n, t in enumerate(texts)]
+    together = rerank(Query("手当はいくら"), Ranking.of(hits, "fused"), flashrank, keep=3).value
+    for hit in together.hits:
+        alone = rerank(Query("手当はいくら"), Ranking.of([hit], "fused"), flashrank, keep=3).value
+        assert alone.hits[0].rerank_score == pytest.approx(hit.rerank_score, abs=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -148,6 +149,11 @@ def test_a_greeting_needs_no_retrieval(question: str) -> None:
     assert route(question).value.kind == "no_retrieval"
 
 
+@pytest.mark.parametrize(("said", "words"), [("Hi!", "no_retrieval"), ("ありがとうございます！", "thanks"), ("bye", "farewell")])
+def test_thanks_are_not_answered_as_a_greeting(said: str, words: str) -> None:
+    assert route(said).value.words == words
+
+
 @pytest.mark.parametrize(
     "question",
     [
@@ -160,8 +166,32 @@ def test_a_greeting_needs_no_retrieval(question: str) -> None:
     ],
 )
 def test_what_was_said_is_not_in_a_document(question: str) -> None:
-    kind = route(question, history=True).value.kind
-    assert kind == "said_before" or question in ("もっと短く", "それをもう一度説明して")
+    assert route(question, history=True).value.kind == "said_before"
+
+
+@pytest.mark.parametrize(
+    "question", ["Summarise what you just said", "Please repeat your last answer.", "さっきの回答を要約して"]
+)
+def test_what_was_said_is_named_so_also_where_nothing_was(question: str) -> None:
+    assert route(question).value.kind == "said_before"
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Explain IT", "Can you explain IT?", "Please summarize it", "説明まとめ", "内容を要約して", "もう一度", "話をまとめて"],
+)
+def test_what_may_be_in_a_document_is_searched_where_nothing_was_said(question: str) -> None:
+    assert route(question).value.kind == "simple"
+    assert route("Explain IT", history=True).value.kind == "simple"
+
+
+@pytest.mark.parametrize(
+    "question", ["1/" * 50_000, "目次" + "." * 20_000 + "x", "“" * 50_000, "!" * 200_000 + "x", "a" * 100_000]
+)
+def test_the_rules_take_no_time_over_a_long_question(question: str) -> None:
+    began = time.perf_counter()
+    route(question)
+    assert time.perf_counter() - began < 0.5
 
 
 @pytest.mark.parametrize(
@@ -175,6 +205,12 @@ def test_what_was_said_is_not_in_a_document(question: str) -> None:
         ("Is CVE-2024-3094 fixed?", "CVE-2024-3094"),
         ("How do I call foo.bar?", "foo.bar"),
         ("HTTP404 の原因は？", "HTTP404"),
+        ("エラーERR_CONN_RESETの原因は?", "ERR_CONN_RESET"),
+        ("装置KZ-4410-Bの交換手順", "KZ-4410-B"),
+        ("部品はE-3312ですか", "E-3312"),
+        ("Where is /etc/hosts?", "/etc/hosts"),
+        ("see https://example.com/a", "https://example.com/a"),
+        ("std::map の使い方", "std::map"),
     ],
 )
 def test_strings_and_identifiers_are_searched_as_they_stand(question: str, why: str) -> None:
@@ -204,6 +240,19 @@ def test_a_question_of_several_sides_is_taken_apart(question: str) -> None:
         "回答期限はいつですか",
         "How much is 16,000 yen?",
         "ありがとうカードとは何ですか",
+        "receipts and/or invoices",
+        "he/she may leave at 9 a.m., e.g. on Fridays",
+        "a 3.5mm cable in the U.S.",
+        "from mid-2024, the top-10 at 10:30am, 80 km/h",
+        "18:00以降のVPN接続は可能ですか",
+        "2024/04/01以降のPC申請はどうする",
+        "4/1からのPC交換",
+        'between 5" and 7" wide',
+        "間違いを訂正するには",
+        "違いますか",
+        "VPNは繋がりますか？よろしくお願いします。",
+        "経費の上限は？（2025年）",
+        "How do I reset the router? Thanks.",
     ],
 )
 def test_other_questions_are_simple(question: str) -> None:
