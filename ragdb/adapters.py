@@ -178,12 +178,21 @@ def _options(adapter: Any) -> tuple[set[str], bool]:
     return named, any(p.kind is p.VAR_KEYWORD for p in parameters)
 
 
+def _has(adapter: Any, attribute: str) -> bool:
+    """Has it? Without asking a property, which may ask a server."""
+    try:
+        inspect.getattr_static(adapter, attribute)
+    except AttributeError:
+        return hasattr(adapter, attribute)
+    return True
+
+
 def _checked(family: str, name: str, adapter: Any) -> Any:
     protocol = FAMILIES[family]
     if isinstance(adapter, type):
         raise ConfigError(f"{name} is a class; give an object of it, {adapter.__name__}(...)")
-    if isinstance(adapter, protocol):
-        return adapter
     wanted = sorted({*getattr(protocol, "__annotations__", {}), *(n for n in vars(protocol) if not n.startswith("_"))})
-    missing = [n for n in wanted if not hasattr(adapter, n)]
+    missing = [n for n in wanted if not _has(adapter, n)]
+    if not missing:
+        return adapter
     raise ConfigError(f"{name} is no {protocol.__name__}: it lacks {', '.join(missing)} (ragdb.protocols.{protocol.__name__})")

@@ -16,6 +16,7 @@ from ragdb.chunkers import Chunking
 from ragdb.db.caller import Caller, Row, SessionCaller, one, value
 from ragdb.db.pool import Database
 from ragdb.errors import ConfigError, ContextTooSmall, EmbedderMismatch, NoEmbedder, RagDBError
+from ragdb.prices import Prices
 from ragdb.prompts import Prompts
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker, Rewriter
 
@@ -39,6 +40,7 @@ class Context:
         chunker: Chunker | None = None,
         analyzer: Analyzer | None = None,
         prompts: str | Path | None = None,
+        prices: str | Path | Mapping[str, Mapping[str, float]] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.database = Database(target)
@@ -47,8 +49,9 @@ class Context:
         if unknown := sorted(self.options.keys() - _OPTIONS):
             raise ConfigError(f"options has {', '.join(unknown)}; it may have {', '.join(sorted(_OPTIONS))}")
         self.prompts = Prompts(prompts)
+        self.prices = Prices(prices)
         self.llm: LLM | None = adapters.resolve_llm(llm, defaults=self.options.get("llm", {})) if llm is not None else None
-        if self.llm is not None:
+        if self.llm is not None and getattr(self.llm, "window_known", True):
             _window_must_leave_room(self.llm)
         self._given_reranker = reranker
         self._reranker: Reranker | None = None

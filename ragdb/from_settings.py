@@ -88,6 +88,7 @@ def arguments(settings: Settings) -> dict[str, Any]:
         "reranker": settings.reranker,
         "llm": settings.llm,
         "prompts": settings.prompts,
+        "prices": settings.prices,
         "options": {family: given for family, given in options.items() if given},
     }
     return {name: value for name, value in made.items() if value}

@@ -29,12 +29,15 @@ class Pipeline:
     weigh in fuse, the question's own list being 1.
 
     `candidates` is the length of every list of every leg; `rrf_k` and `weights` (by leg) go to fuse. `rerank`: True,
-    by the RagDB's reranker, or by the one that has been fetched where it says `auto`; False, never; None, where a reranker
-    was given by name or as an object. `rerank_candidates` chunks are scored, what has less than `rerank_min_score` falls,
-    `rerank_weight` below 1 blends with the fused places, `rerank_timeout` is in seconds. `window` is the
-    number of neighbours on either side (0: none); `context_tokens` is the budget of an extractive answer (with a
-    language model its window decides); `require_evidence` False answers from whatever was found; `temperature` and
-    `timeout` (seconds) are for the answer.
+    by the RagDB's reranker, or by the one that has been fetched; False, never; None, where a reranker was given by name or
+    as an object. `rerank_candidates` chunks are scored, what has less than `rerank_min_score` falls, `rerank_weight` below 1
+    blends with the fused places, `rerank_timeout` is in seconds.
+
+    `expand` adds what stands around a hit: `window` neighbours on either side (0: none), its section (`parent`), or
+    neighbours of its section while there is room (`auto`). `compress` shortens a passage that does not fit to its sentences
+    that matter, picked by reranker or embedder (`extractive`) or by the language model (`llm`). `context_tokens` is the
+    budget of an extractive answer (with a language model its window decides); `require_evidence` False answers from whatever
+    was found; `temperature` and `timeout` (seconds) are for the answer.
     """
 
     name: str = "custom"
@@ -51,8 +54,10 @@ class Pipeline:
     rerank_min_score: float | None = None
     rerank_weight: float = 1.0
     rerank_timeout: float = 10.0
+    expand: Literal["window", "parent", "auto"] = "window"
     window: int = 1
     context_tokens: int = 3000
+    compress: Literal["extractive", "llm"] | None = None
     require_evidence: bool = True
     temperature: float = 0.2
     timeout: float = 60.0
@@ -95,6 +100,10 @@ class Pipeline:
                 or math.isnan(number)
             ):
                 raise ConfigError(f"{name} is {number!r}; it is a number from {low:g} to {high:g}")
+        if self.expand not in ("window", "parent", "auto"):
+            raise ConfigError(f"expand is {self.expand!r}; it is window, parent or auto")
+        if self.compress not in (None, "extractive", "llm"):
+            raise ConfigError(f"compress is {self.compress!r}; it is None, extractive or llm")
         if self.rerank not in (True, False, None):
             raise ConfigError(f"rerank is {self.rerank!r}; it is True, False or None")
         if (

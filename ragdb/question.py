@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from ragdb.compress import by_embedder, by_llm, by_reranker, compressor
 from ragdb.context import Context
 from ragdb.db.caller import value
 from ragdb.deadline import Started
@@ -21,7 +22,7 @@ from ragdb.embedders import embed_checked, embed_query_checked
 from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery
 from ragdb.ingest.clean import clean_json, clean_text
 from ragdb.llms.calls import counted
-from ragdb.protocols import Embedder
+from ragdb.protocols import CountTokens, Embedder
 from ragdb.quotations import quote
 from ragdb.rewriting import Rewriting
 from ragdb.runs.record import Recorder
@@ -89,7 +90,13 @@ class Question:
             logger.warning("collection %r has no documents yet", context.collection)
         context.check_analyzer(self.info)
         self.recorder = Recorder(
-            collection=context.collection, verb=verb, question=self.question, where=self.where, pipeline=pipeline.to_dict(), k=k
+            collection=context.collection,
+            verb=verb,
+            question=self.question,
+            where=self.where,
+            pipeline=pipeline.to_dict(),
+            k=k,
+            prices=context.prices,
         )
 
     def found(self) -> Ranking:
@@ -314,13 +321,30 @@ class Question:
         ids = set(evidence if self.pipeline.require_evidence else top.chunk_ids)
         if not ids:
             return self._said(lambda: synthesize.no_answer(self.question, "not_in_documents", self._kind, prompts))
-        passages = recorder.stage("expand", lambda: expand(self.db, top, window=self.pipeline.window))
-        packed = recorder.stage("pack", lambda: pack(passages, budget=budget, count_tokens=self.context.count_tokens()))
+        pipeline, count = self.pipeline, self.context.count_tokens()
+        passages = recorder.stage(
+            "expand",
+            lambda: expand(self.db, top, window=pipeline.window, how=pipeline.expand, budget=budget, count_tokens=count),
+        )
+        packed = recorder.stage(
+            "pack", lambda: pack(passages, budget=budget, count_tokens=count, compress=self._compressor(count))
+        )
         self.shown = tuple(dataclasses.replace(p, evident=tuple(h.chunk_id for h in p.hits if h.chunk_id in ids)) for p in packed)
         if llm is None:
             order = top.chunk_ids if any(hit.rerank_score is not None for hit in top.hits) else ()
             return self._said(lambda: quote(self.question, self.shown, order))
         return self._writing()
+
+    def _compressor(self, count_tokens: CountTokens) -> Callable[[Passage, int], str | None] | None:
+        """What shortens a passage that does not fit; None where the pipeline compresses nothing, or has nothing to do it by."""
+        if self.pipeline.compress is None:
+            return None
+        llm, context = self.context.llm, self.context
+        if self.pipeline.compress == "llm" and llm is not None:
+            score = by_llm(llm, self.pipeline.timeout, context.prompts)
+        else:
+            score = by_reranker(self.reranker) if self.reranker else by_embedder(context.embedder(self.db))
+        return compressor(self._own_words(), score, count_tokens)
 
     def _in_own_words(self, top: Ranking) -> Ranking:
         """The same chunks, measured by the user's own words and not by what a model made of a follow-up."""

@@ -41,6 +41,7 @@ class RagDB:
         chunker: Chunker | None = None,
         analyzer: Analyzer | None = None,
         prompts: str | Path | None = None,
+        prices: str | Path | Mapping[str, Mapping[str, float]] | None = None,
         options: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """`options` holds keyword options of adapters given by name: `{"llm": {"base_url": ...}, "embedder": {...}}`.
@@ -48,6 +49,7 @@ class RagDB:
         `analyzer` makes the words of the lexical leg, `text -> words`, for chunks and questions of a collection that
         was made with one (Sudachi, MeCab: examples/external_analyzer.py); None: the database makes them.
 
+        `prices` is a table of what calls of models cost (ragdb.prices); the costs stand in `usage` and in the run.
         `prompts` is a folder of texts that replace ragdb's own, by their names: `en/answer.txt`, `ja/messages.toml`.
         """
         self.pipeline = pipeline
@@ -60,6 +62,7 @@ class RagDB:
             chunker=chunker,
             analyzer=analyzer,
             prompts=prompts,
+            prices=prices,
             options=options,
         )
 

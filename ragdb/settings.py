@@ -58,6 +58,7 @@ class Settings(BaseSettings):
         None, ge=1, description="whole number of tokens, 1 or more, less than RAGDB_LLM_CONTEXT_WINDOW"
     )
 
+    prices: Path | None = Field(None, description="file in TOML with what calls of models cost")
     prompts: Path | None = Field(None, description="folder of texts that replace ragdb's own, such as en/answer.txt")
 
     @model_validator(mode="before")
@@ -70,7 +71,7 @@ class Settings(BaseSettings):
     def _strip(cls, value: Any) -> Any:
         return value.strip() if isinstance(value, str) else value
 
-    @field_validator("home", "prompts")
+    @field_validator("home", "prices", "prompts")
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
         return value.expanduser() if value is not None else None

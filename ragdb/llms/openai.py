@@ -7,6 +7,7 @@ temperature) is left out once and for the rest of this object's life.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ import tenacity
 
 from ragdb.adapters import require, sendable
 from ragdb.errors import ConfigError, ContextTooSmall, LLMError
+from ragdb.llms.context_window import asked
 from ragdb.openai_api import (
     OPENAI_URL,
     Server,
@@ -33,6 +35,10 @@ from ragdb.openai_api import (
 )
 from ragdb.types import Completion, Message
 
+logger = logging.getLogger("ragdb.llms")
+
+_WINDOW = 8192  # tokens, where nobody says
+_ASK_AGAIN = 60.0  # seconds
 _ATTEMPTS = 3
 # how a schema is sent, best first: OpenAI's form, llama-cpp-python's, not at all (the prompt asks for JSON as well)
 _SCHEMA_FORMS = ("json_schema", "json_object", "none")
@@ -47,9 +53,10 @@ class OpenAILLM:
 
     example: ClassVar[str] = "openai:gpt-4o-mini"
 
-    def __init__(self, server: Server, *, context_window: int, max_output_tokens: int, encoding: str | None) -> None:
+    def __init__(self, server: Server, *, context_window: int | None, max_output_tokens: int, encoding: str | None) -> None:
         self.name = f"openai:{server.model}"
-        self.context_window = context_window
+        self._window = context_window
+        self._ask_again = 0.0
         self.max_output_tokens = max_output_tokens
         self._server = server
         self._encoding = encoding
@@ -64,15 +71,20 @@ class OpenAILLM:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        context_window: int = 8192,
+        context_window: int | None = None,
         max_output_tokens: int = 1024,
         encoding: str | None = None,
         timeout: float = 120.0,
     ) -> OpenAILLM:
-        """The model; nothing is sent yet. `encoding` (`o200k_base`) counts tokens with tiktoken instead of an estimate."""
+        """The model; nothing is sent yet. Without `context_window` the server is asked for it at the first use.
+
+        `encoding` (`o200k_base`) counts tokens with tiktoken instead of an estimate.
+        """
         if not model:
             raise ConfigError(f"openai needs a model; set RAGDB_LLM to openai:MODEL, as in {cls.example}")
-        if max_output_tokens < 1 or context_window <= max_output_tokens:
+        if context_window is None and not base_url:
+            context_window = _WINDOW  # OpenAI does not tell
+        if max_output_tokens < 1 or (context_window is not None and context_window <= max_output_tokens):
             raise ContextTooSmall(
                 f"a context window of {context_window} tokens with {max_output_tokens} for the answer has no room for a prompt; "
                 "set RAGDB_LLM_CONTEXT_WINDOW higher or RAGDB_LLM_MAX_TOKENS lower (at least 1)"
@@ -88,6 +100,21 @@ class OpenAILLM:
             max_retries=0,
         )
         return cls(server, context_window=context_window, max_output_tokens=max_output_tokens, encoding=encoding)
+
+    @property
+    def context_window(self) -> int:
+        """Tokens of prompt and answer together: as configured, as the server says, else 8192. May ask the server, once."""
+        if self._window is None and time.monotonic() >= self._ask_again:
+            # a server that is down, or does not tell, is asked again later
+            self._ask_again = time.monotonic() + _ASK_AGAIN
+            self._window = asked(self._server)
+            logger.info("%s: a context window of %s tokens", self._server.shown, self._window or f"{_WINDOW} (it does not say)")
+        return self._window or _WINDOW
+
+    @property
+    def window_known(self) -> bool:
+        """Can `context_window` be told without asking the server?"""
+        return self._window is not None
 
     def count_tokens(self, text: str) -> int:
         """An estimate, on the high side (`ragdb.openai_api.estimate_tokens`), unless `encoding` was given."""

@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ragdb.adapters import sendable
 from ragdb.db.caller import Caller, value
 from ragdb.llms.calls import Call, counted, summed
+from ragdb.prices import Prices
 from ragdb.types import Answer, Citation, Hit, Outcome, Passage, Ranking, StageTrace
 
 logger = logging.getLogger("ragdb.run")
@@ -28,8 +29,17 @@ class Recorder:
     """One run's trace. Not shared between threads: what ran in a thread is added with `took`."""
 
     def __init__(
-        self, *, collection: str, verb: str, question: str, where: Mapping[str, Any], pipeline: Mapping[str, Any], k: int
+        self,
+        *,
+        collection: str,
+        verb: str,
+        question: str,
+        where: Mapping[str, Any],
+        pipeline: Mapping[str, Any],
+        k: int,
+        prices: Prices | None = None,
     ) -> None:
+        self._prices = prices or Prices()
         self._head = {
             "collection": collection,
             "verb": verb,
@@ -56,8 +66,11 @@ class Recorder:
         self, stage: str, name: str, outcome: Outcome[Any], ms: float, *, query: str | None = None, calls: Sequence[Call] = ()
     ) -> None:
         """Records a stage that has run; `ms` is its time in milliseconds, `calls` what it asked of models."""
-        if calls:
-            self.usage["models"] = [*self.usage.get("models", []), *summed(stage, name, calls)]
+        for row in summed(stage, name, calls):
+            cost = self._prices.of(row)
+            self.usage.setdefault("models", []).append({**row, "cost": cost})
+            if cost is not None:
+                self.usage["cost"] = round(self.usage.get("cost", 0.0) + cost, 9)
         ids, scores = self._ids(outcome.value)
         dropped = {why: tuple(which) for why, which in outcome.dropped.items()}
         self.stages.append(

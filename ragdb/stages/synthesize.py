@@ -103,6 +103,7 @@ class Writing:
         self._usage: dict[str, Any] = {
             "llm": llm.name,
             "temperature": temperature,
+            "context_window": llm.context_window,
             "calls": 0,
             "prompt_tokens": 0,
             "completion_tokens": 0,

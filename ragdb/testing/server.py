@@ -122,6 +122,10 @@ class FakeOpenAIServer:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_port}/v1"
 
+    def answers(self, path: str, *replies: Answer) -> None:
+        """What to answer at another path, for what servers have beside OpenAI's interface."""
+        self._scripts[path] = list(replies)
+
     def bodies(self, path: str) -> list[dict[str, Any]]:
         """The bodies of the requests whose path ends so (`embeddings`)."""
         return [request.body for request in self.requests if request.path.endswith(path)]
