@@ -49,6 +49,7 @@ grant execute on function
   ragdb.fuse(jsonb, text, text, jsonb),
   ragdb.neighbors(bigint[], integer),
   ragdb.document_spans(bigint[], bigint[], bigint[]),
+  ragdb.section_around(bigint[]),
   ragdb.list_collections(),
   ragdb.collection_info(text),
   ragdb.collection_counts(text),
@@ -72,7 +73,8 @@ grant execute on function
   ragdb.whole_collections(),
   ragdb.limited_documents(),
   ragdb.reads_all_runs(),
-  ragdb.explain(bigint, integer)
+  ragdb.explain(bigint, integer),
+  ragdb.why_not(bigint, text)
   to ragdb_reader, ragdb_writer, ragdb_auditor;
 grant execute on function ragdb.list_runs(text, integer, bigint), ragdb.run_citations(bigint) to ragdb_auditor;
 grant execute on function ragdb.reads_run(text, text, bytea, bigint[]) to ragdb_writer, ragdb_auditor;
