@@ -14,6 +14,7 @@ as $function$
 declare
   me text := ragdb.caller();
   ids bigint[] := '{}';
+  upto bigint := coalesce(before, 9223372036854775807);
   c record;
 begin
   if how_many is null or how_many < 0 then
@@ -22,18 +23,21 @@ begin
   if not ragdb.reads_all_runs() then
     -- by collection what the caller may read of it now, so that the index finds the runs made under the same limits
     for c in
-      select x.name, ragdb.limits_hash(ragdb.read_limits(x.collection_id)) as hash
+      select x.name, ragdb.limits_hash(l.limits) as hash, coalesce(l.limits::text ~ '"filter"', false) as filtered
         from ragdb.collection x
-       where (list_runs.collection is null or x.name = list_runs.collection) and ragdb.read_limits(x.collection_id) is distinct from '[]'
+       cross join lateral (select ragdb.read_limits(x.collection_id) as limits offset 0) l
+       where (list_runs.collection is null or x.name = list_runs.collection) and l.limits is distinct from '[]'
     loop
       ids := ids || case when c.hash is null then
         array(select r.run_id from ragdb.run r
-               where r.caller = me and r.limits_hash is null and r.collection = c.name and (before is null or r.run_id < before)
+               where r.caller = me and r.collection = c.name and r.limits_hash is null and r.run_id < upto
                  and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)
                order by r.run_id desc limit how_many)
       else
+        -- under a live filter nobody is shown a run without documents (ragdb.reads_run): these are not even asked about
         array(select r.run_id from ragdb.run r
-               where r.caller = me and r.limits_hash = c.hash and r.collection = c.name and (before is null or r.run_id < before)
+               where r.caller = me and r.collection = c.name and r.limits_hash = c.hash and r.run_id < upto
+                 and (not c.filtered or r.document_ids <> '{}')
                  and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)
                order by r.run_id desc limit how_many)
       end;
@@ -43,13 +47,15 @@ begin
       from ragdb.run r where r.run_id = any (ids) order by r.run_id desc limit how_many;
     return;
   end if;
+  if list_runs.collection is not null then
+    return query
+    select r.run_id, r.collection, r.verb, r.question, r."where", r.outcome, r.mode, r.answer, r.caller, r.started_at, r.ms
+      from ragdb.run r where r.collection = list_runs.collection and r.run_id < upto order by r.run_id desc limit how_many;
+    return;
+  end if;
   return query
   select r.run_id, r.collection, r.verb, r.question, r."where", r.outcome, r.mode, r.answer, r.caller, r.started_at, r.ms
-    from ragdb.run r
-   where (before is null or r.run_id < before)
-     and (list_runs.collection is null or r.collection = list_runs.collection)
-   order by r.run_id desc
-   limit how_many;
+    from ragdb.run r where r.run_id < upto order by r.run_id desc limit how_many;
 end
 $function$;
 comment on function ragdb.list_runs(text, integer, bigint) is 'The stored questions that the caller sees, newest first, in pages by run id.';
