@@ -36,7 +36,8 @@ begin
       select t.content, p.label
         from ragdb.chunk t
         left join ragdb.document d on d.document_id = t.document_id
-        left join ragdb.chunk_place p on p.chunk_id = t.chunk_id and p.document_id = d.document_id and p.revision = d.ready_revision
+        left join lateral (select x.* from ragdb.chunk_place x where x.chunk_id = t.chunk_id offset 0) p
+          on p.document_id = d.document_id and p.revision = d.ready_revision
        where t.chunk_id = c.chunk_id and (readable is null or t.document_id = any (readable))
       offset 0) k on true
    where s.run_id = explain.run_id

@@ -90,7 +90,8 @@ begin
     from ranked x
    cross join lateral (select k.context, k.content, k.lexemes from ragdb.chunk k where k.chunk_id = x.chunk_id offset 0) ch
     join ragdb.document d on d.document_id = x.document_id
-    join ragdb.chunk_place p on p.chunk_id = x.chunk_id and p.document_id = x.document_id and p.revision = d.ready_revision
+    join lateral (select t.* from ragdb.chunk_place t where t.chunk_id = x.chunk_id offset 0) p
+      on p.document_id = x.document_id and p.revision = d.ready_revision
     left join ragdb.section sec on sec.section_id = p.section_id
     left join lateral (
       select sum(w.weight) filter (where w.own and (h.holds or w.word = any (y.covers))) / nullif(sum(w.weight) filter (where w.own), 0) as share,
