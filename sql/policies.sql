@@ -16,7 +16,7 @@ comment on policy readable on ragdb.document is 'The documents of the collection
 alter table ragdb.run enable row level security;
 create policy readable on ragdb.run using (
   (select ragdb.reads_all_runs())
-  or caller = (select ragdb.caller())::text and ragdb.reads_run(collection, caller, limits_hash, document_ids));
+  or caller = (select ragdb.caller()) and ragdb.reads_run(collection, caller, limits_hash, document_ids));
 comment on policy readable on ragdb.run is 'All runs for auditors and writers; for others those of their own role, within what it still reads.';
 
 alter table ragdb.citation enable row level security;

@@ -113,6 +113,7 @@ grant execute on function
   ragdb.job_holders(),
   ragdb.document_state(bigint),
   ragdb.refresh_lexical_stats(text, boolean),
+  ragdb.prune(interval, interval, integer),
   ragdb.lexical_query(text, text, jsonb),
   ragdb.search_plan(text, text, integer, jsonb, double precision[], jsonb)
   to ragdb_writer;

@@ -381,6 +381,7 @@ class QueryVector(Base):
     __tablename__ = "query_vector"
     __table_args__ = (
         ForeignKeyConstraint(["model_id"], ["ragdb.embedding_model.model_id"], ondelete="CASCADE"),
+        Index("query_vector_created_at_idx", "created_at"),
         {
             "comment": "Vectors of questions asked before: a question that a role asks again, from Python or psql, needs no embedder."
         },
@@ -404,7 +405,7 @@ class Rewrite(Base):
     key_hash: Mapped[bytes] = mapped_column(
         LargeBinary, primary_key=True, comment="sha256 of rewriter, model and prompt with the question in it"
     )
-    queries: Mapped[list[Any]] = mapped_column(JSONB, nullable=False, comment='[{"text", "legs"}], as the rewriter made them')
+    queries: Mapped[list[Any]] = mapped_column(JSONB, nullable=False, comment='[{"text", "legs", "origin"}], as the rewriter made them')
     created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was made")
 
 
@@ -534,8 +535,9 @@ class Run(Base):
     __table_args__ = (
         CheckConstraint("verb in ('search', 'ask')", name="verb"),
         Index("run_started_at_idx", "started_at"),
-        # A reader's own runs, newest first (ragdb.list_runs).
-        Index("run_caller_idx", "caller", "limits_hash", "run_id"),
+        # Newest first (ragdb.list_runs): those of a collection, and a reader's own.
+        Index("run_collection_idx", "collection", "run_id"),
+        Index("run_caller_idx", "caller", "collection", "limits_hash", "run_id"),
         Index("run_document_ids_idx", "document_ids", postgresql_using="gin"),
         {
             "comment": "One traced question. No foreign keys to documents or chunks: deleting a document blanks its quotes here instead."

@@ -24,10 +24,11 @@ begin
            'embeddings', (select count(*) from ragdb.chunk k join ragdb.embedding e using (chunk_id) where k.document_id = id),
            'jobs', (select count(*) from ragdb.job j where j.document_id = id)) into receipt;
 
-  update ragdb.citation q set quote = null, purged = true where q.document_id = id and not q.purged;
-  get diagnostics quotes = row_count;
+  -- runs before their citations, as ragdb.prune() takes them
   update ragdb.run r set answer = null where r.document_ids @> array[id] and r.answer is not null;
   get diagnostics answers = row_count;
+  update ragdb.citation q set quote = null, purged = true where q.document_id = id and not q.purged;
+  get diagnostics quotes = row_count;
   delete from ragdb.document d where d.document_id = id;
   return receipt || pg_catalog.jsonb_build_object('quotes_blanked', quotes, 'answers_blanked', answers);
 end

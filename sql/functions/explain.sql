@@ -20,19 +20,26 @@ begin
   end if;
   if not ragdb.reads_all() then
     readable := ragdb.readable_documents(array(
-      select distinct k.document_id from ragdb.run_candidate x join ragdb.chunk k on k.chunk_id = x.chunk_id where x.run_id = explain.run_id));
+      select distinct k.document_id from ragdb.chunk k
+       where k.chunk_id = any (array(select distinct x.chunk_id from ragdb.run_candidate x where x.run_id = explain.run_id))));
   end if;
   return query
   select s.step, s.stage, s.name, c.rank, c.score,
-         coalesce(p.label, case when c.chunk_id is not null then pg_catalog.format('chunk %s%s', c.chunk_id, case when readable is null then ' (no longer there)' end) end),
+         coalesce(k.label, case when c.chunk_id is not null then pg_catalog.format('chunk %s%s', c.chunk_id, case when readable is null then ' (no longer there)' end) end),
          left(regexp_replace(k.content, '\s+', ' ', 'g'), 100), c.fell, c.chunk_id, s.ms, s.note
     from ragdb.run_stage s
     left join lateral (
       select x.*, row_number() over (partition by x.fell order by x.rank, x.chunk_id) as place
         from ragdb.run_candidate x where x.run_id = s.run_id and x.step = s.step) c on c.place <= "top" or c.fell is not null
-    left join ragdb.chunk k on k.chunk_id = c.chunk_id and (readable is null or k.document_id = any (readable))
-    left join ragdb.document d on d.document_id = k.document_id
-    left join ragdb.chunk_place p on p.chunk_id = c.chunk_id and p.document_id = d.document_id and p.revision = d.ready_revision
+    -- one by one through the keys: a stage is taken for thousands of chunks, and the whole tables would be read
+    left join lateral (
+      select t.content, p.label
+        from ragdb.chunk t
+        left join ragdb.document d on d.document_id = t.document_id
+        left join lateral (select x.* from ragdb.chunk_place x where x.chunk_id = t.chunk_id offset 0) p
+          on p.document_id = d.document_id and p.revision = d.ready_revision
+       where t.chunk_id = c.chunk_id and (readable is null or t.document_id = any (readable))
+      offset 0) k on true
    where s.run_id = explain.run_id
    order by s.step, c.rank nulls last, c.chunk_id;
 end

@@ -38,23 +38,29 @@ begin
   -- ids come from the caller: what a leg would not have shown may not come back here
   if ragdb.read_limits(c.collection_id) is not null then
     readable := ragdb.readable_documents(array(
-      select distinct ch.document_id from ragdb.rrf_fuse(lists) f join ragdb.chunk ch on ch.chunk_id = f.chunk_id));
+      select distinct ch.document_id
+        from ragdb.rrf_fuse(lists) f
+       cross join lateral (select k.document_id from ragdb.chunk k where k.chunk_id = f.chunk_id offset 0) ch));
   end if;
 
   return query
   with fused as materialized (
     select f.chunk_id, f.score, f.ranks
       from ragdb.rrf_fuse(lists, coalesce(options -> 'weights', '{}'), ragdb.whole_number(options, 'rrf_k', 60)) f),
-  visible as materialized (
-    select f.chunk_id, f.score, f.ranks,
-           row_number() over same as copy,
-           array_agg(f.chunk_id) over (partition by ch.text_hash) as copies,
-           ch.document_id, ch.context, ch.content, ch.lexemes
+  -- `offset 0`: one by one through the key. The planner knows neither how many ids come nor whom `readable` leaves, and
+  -- joined as a whole the collection may be read instead; text comes below, for the rows that are shown.
+  seen as materialized (
+    select f.chunk_id, f.score, f.ranks, ch.document_id, ch.text_hash, ch.born_revision
       from fused f
-      join ragdb.chunk ch on ch.chunk_id = f.chunk_id
-      join ragdb.document d on d.document_id = ch.document_id and ch.born_revision <= d.ready_revision
-     where d.collection_id = c.collection_id and (readable is null or d.document_id = any (readable))
-    window same as (partition by ch.text_hash order by f.score desc, f.chunk_id)),
+     cross join lateral (select k.document_id, k.text_hash, k.born_revision from ragdb.chunk k where k.chunk_id = f.chunk_id offset 0) ch),
+  visible as materialized (
+    select s.chunk_id, s.score, s.ranks, s.document_id,
+           row_number() over same as copy,
+           array_agg(s.chunk_id) over (same rows between unbounded preceding and unbounded following) as copies
+      from seen s
+     cross join lateral (select x.collection_id, x.ready_revision from ragdb.document x where x.document_id = s.document_id offset 0) d
+     where d.collection_id = c.collection_id and s.born_revision <= d.ready_revision and (readable is null or s.document_id = any (readable))
+    window same as (partition by s.text_hash order by s.score desc, s.chunk_id)),
   ranked as (
     select v.*, row_number() over (order by v.score desc, v.chunk_id)::integer as r
       from visible v where v.copy = 1),
@@ -78,12 +84,14 @@ begin
       from word w where w.content)
   select x.r, x.chunk_id, x.score, x.ranks, array_remove(x.copies, x.chunk_id),
          p.label, x.document_id, d.uri, d.title, coalesce(sec.path, '{}'), d.status,
-         x.context, x.content, p.start_at, p.end_at, p.page, d.metadata,
+         ch.context, ch.content, p.start_at, p.end_at, p.page, d.metadata,
          case when q is not null then (select 1 - (e.v <=> q) from ragdb.embedding e where e.chunk_id = x.chunk_id and e.model_id = m.model_id) end,
          coalesce(hit.share, 0), coalesce(hit.matched, '{}'), coalesce(hit.rare, '{}')
     from ranked x
+   cross join lateral (select k.context, k.content, k.lexemes from ragdb.chunk k where k.chunk_id = x.chunk_id offset 0) ch
     join ragdb.document d on d.document_id = x.document_id
-    join ragdb.chunk_place p on p.chunk_id = x.chunk_id and p.document_id = x.document_id and p.revision = d.ready_revision
+    join lateral (select t.* from ragdb.chunk_place t where t.chunk_id = x.chunk_id offset 0) p
+      on p.document_id = x.document_id and p.revision = d.ready_revision
     left join ragdb.section sec on sec.section_id = p.section_id
     left join lateral (
       select sum(w.weight) filter (where w.own and (h.holds or w.word = any (y.covers))) / nullif(sum(w.weight) filter (where w.own), 0) as share,
@@ -91,11 +99,11 @@ begin
              array_agg(w.word order by w.word) filter (where h.holds and w.is_rare) as rare
         from (select coalesce(array_agg(distinct u.covered), '{}') as covers, coalesce(array_agg(distinct u.word), '{}') as words
                 from synonym a, unnest(a.covers, a.words) as u(covered, word)
-               where x.lexemes @@ a.query) y,
+               where ch.lexemes @@ a.query) y,
              counted w,
              lateral (select case when not w.own then w.word = any (y.words)
-                                  when w.lone then x.lexemes @@ w.quoted::tsquery
-                                  else w.word = any (tsvector_to_array(x.lexemes)) end as holds) h) hit on true
+                                  when w.lone then ch.lexemes @@ w.quoted::tsquery
+                                  else w.word = any (tsvector_to_array(ch.lexemes)) end as holds) h) hit on true
    where x.r <= content_for
    order by x.r;
 end

@@ -9,7 +9,7 @@
 -- make matter.
 create or replace function ragdb.lexical_query(question text, collection text default 'default', options jsonb default '{}')
 returns table (word text, ndoc integer, idf double precision, content boolean, lone boolean, source text, weight double precision)
-language plpgsql stable
+language plpgsql stable rows 20
 security definer
 set search_path from current
 set standard_conforming_strings = on

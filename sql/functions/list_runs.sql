@@ -1,6 +1,8 @@
 -- The stored questions that the caller sees, newest first: an auditor or writer all, others those of their own role; in
 -- pages by `before`, a run's id. For readers, who have no right on the table.
 --   select run_id, question, outcome from ragdb.list_runs('help');
+-- Planned anew for each collection: a plan that is kept takes them for equally large, and where one has nearly all runs
+-- it walks through these for the few of another.
 create or replace function ragdb.list_runs(collection text default null, how_many integer default 50, before bigint default null)
 returns table (run_id bigint, collection_name text, verb text, question text, "where" jsonb, outcome text, mode text, answer text, caller text,
                started_at timestamptz, ms double precision)
@@ -14,6 +16,8 @@ as $function$
 declare
   me text := ragdb.caller();
   ids bigint[] := '{}';
+  found bigint[];
+  upto bigint := coalesce(before, 9223372036854775807);
   c record;
 begin
   if how_many is null or how_many < 0 then
@@ -22,34 +26,36 @@ begin
   if not ragdb.reads_all_runs() then
     -- by collection what the caller may read of it now, so that the index finds the runs made under the same limits
     for c in
-      select x.name, ragdb.limits_hash(ragdb.read_limits(x.collection_id)) as hash
+      select x.name, ragdb.limits_hash(l.limits) as hash, coalesce(l.limits::text ~ '"filter"', false) as filtered
         from ragdb.collection x
-       where (list_runs.collection is null or x.name = list_runs.collection) and ragdb.read_limits(x.collection_id) is distinct from '[]'
+       cross join lateral (select ragdb.read_limits(x.collection_id) as limits offset 0) l
+       where (list_runs.collection is null or x.name = list_runs.collection) and l.limits is distinct from '[]'
     loop
-      ids := ids || case when c.hash is null then
-        array(select r.run_id from ragdb.run r
-               where r.caller = me and r.limits_hash is null and r.collection = c.name and (before is null or r.run_id < before)
-                 and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)
-               order by r.run_id desc limit how_many)
-      else
-        array(select r.run_id from ragdb.run r
-               where r.caller = me and r.limits_hash = c.hash and r.collection = c.name and (before is null or r.run_id < before)
-                 and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)
-               order by r.run_id desc limit how_many)
-      end;
+      -- under a live filter nobody is shown a run without documents (ragdb.reads_run): these are not even asked about
+      execute pg_catalog.format(
+        $sql$select array(select r.run_id from ragdb.run r
+                           where r.caller = $1 and r.collection = $2 and r.limits_hash %s and r.run_id < $4 %s
+                             and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)
+                           order by r.run_id desc limit $5)$sql$,
+        case when c.hash is null then 'is null' else '= $3' end, case when c.filtered then $sql$and r.document_ids <> '{}'$sql$ end)
+        into found using me, c.name, c.hash, upto, how_many;
+      ids := ids || found;
     end loop;
     return query
     select r.run_id, r.collection, r.verb, r.question, r."where", r.outcome, r.mode, r.answer, r.caller, r.started_at, r.ms
       from ragdb.run r where r.run_id = any (ids) order by r.run_id desc limit how_many;
     return;
   end if;
+  if list_runs.collection is not null then
+    return query execute
+      $sql$select r.run_id, r.collection, r.verb, r.question, r."where", r.outcome, r.mode, r.answer, r.caller, r.started_at, r.ms
+             from ragdb.run r where r.collection = $1 and r.run_id < $2 order by r.run_id desc limit $3$sql$
+      using list_runs.collection, upto, how_many;
+    return;
+  end if;
   return query
   select r.run_id, r.collection, r.verb, r.question, r."where", r.outcome, r.mode, r.answer, r.caller, r.started_at, r.ms
-    from ragdb.run r
-   where (before is null or r.run_id < before)
-     and (list_runs.collection is null or r.collection = list_runs.collection)
-   order by r.run_id desc
-   limit how_many;
+    from ragdb.run r where r.run_id < upto order by r.run_id desc limit how_many;
 end
 $function$;
 comment on function ragdb.list_runs(text, integer, bigint) is 'The stored questions that the caller sees, newest first, in pages by run id.';

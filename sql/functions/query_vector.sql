@@ -1,10 +1,14 @@
 -- Keeps the vector of a question, so that the same question from psql, or asked again by the same role, needs no embedder.
+-- The one that is there stays, and its age counts from when it was made: ragdb.prune() then bounds how long vectors live
+-- on of a model that was changed under its name, also those of questions that are asked every day.
+-- Waits for nobody: where another transaction has the same question in hand, it keeps, and this one does not.
 create or replace function ragdb.keep_query_vector(question text, model text, numbers double precision[]) returns void
 language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
 set client_min_messages = notice
+set lock_timeout = '5ms'
 as $function$
 begin
   -- on a standby not even an INSERT of nothing is allowed
@@ -18,9 +22,12 @@ begin
      and (ragdb.reads_all() or exists (select from ragdb.collection c
                                         where c.active_model_id = m.model_id and ragdb.read_limits(c.collection_id) is distinct from '[]'))
   on conflict on constraint query_vector_pkey do nothing;
+exception when lock_not_available or serialization_failure then
+  -- somebody else writes this vector, or did after this transaction's snapshot
 end
 $function$;
-comment on function ragdb.keep_query_vector(text, text, double precision[]) is 'Keeps the vector of a question for ragdb.search() from psql.';
+comment on function ragdb.keep_query_vector(text, text, double precision[]) is
+  'Keeps the vector of a question for who asks it again; where another transaction writes the same, it keeps nothing and does not wait.';
 
 -- The vector kept for a question that this role asked, null where there is none.
 create or replace function ragdb.known_query_vector(question text, model_id bigint) returns double precision[]

@@ -55,7 +55,7 @@ comment on function ragdb.question_words(tsvector, text) is 'The words that coun
 -- the other term stands for, `words` those that are searched for in their place.
 create or replace function ragdb.question_synonyms(question text, c ragdb.collection, options jsonb default '{}')
 returns table (n bigint, term text, other text, weight double precision, covers text[], words text[])
-language plpgsql stable
+language plpgsql stable rows 10
 set search_path from current
 as $function$
 declare

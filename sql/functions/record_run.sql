@@ -4,6 +4,8 @@
 --    "citations": [{"number", "chunk_id", "document_id", "label", "uri", "heading_path", "start", "end", "page", "quote"}]}
 -- Returns null, and stores nothing, in a read-only transaction or on a standby.
 -- Where a document that was shown to the reader is gone by now, neither answer nor quote is stored.
+-- Until the transaction ends the documents that were shown are held FOR KEY SHARE: what deletes one waits, and blanks the
+-- quotes that are stored here.
 create or replace function ragdb.record_run(run jsonb) returns bigint
 language plpgsql
 security definer
@@ -24,7 +26,12 @@ begin
     raise exception 'the run lacks its verb (search or ask), question, pipeline, k or ms' using errcode = 'RD004';
   end if;
   read_from := ragdb.readable_collection(run ->> 'collection');
-  alive := array(select d.document_id from ragdb.document d where d.document_id = any (ragdb.readable_documents(shown)) for key share);
+  begin
+    alive := array(select d.document_id from ragdb.document d where d.document_id = any (ragdb.readable_documents(shown)) for key share);
+  exception when serialization_failure then
+    -- a snapshot of the caller's, from before one of them was deleted; which one, it cannot see
+    alive := '{}';
+  end;
 
   insert into ragdb.run (collection, verb, question, "where", pipeline, k, outcome, mode, answer, usage, document_ids, caller, limits_hash, ms)
   values (run ->> 'collection', run ->> 'verb', run ->> 'question', coalesce(run -> 'where', '{}'), run -> 'pipeline', (run ->> 'k')::integer,

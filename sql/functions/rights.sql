@@ -7,11 +7,12 @@
 -- Every function that shows text or names of documents asks here, with the role that asks, and not with the one that
 -- a SECURITY DEFINER function runs as. No right and no such collection give the same error.
 
-create or replace function ragdb.caller() returns name
+-- As text: a name has the collation "C", and no index of a text column of the default one serves a comparison with it.
+create or replace function ragdb.caller() returns text
 language sql stable parallel safe
 set search_path from current
 as $function$
-  select coalesce(nullif(current_setting('role'), 'none'), session_user)::name
+  select coalesce(nullif(current_setting('role'), 'none'), session_user::text)
 $function$;
 comment on function ragdb.caller() is 'The role that asks, right inside SECURITY DEFINER functions and after SET ROLE too.';
 
@@ -113,7 +114,7 @@ set standard_conforming_strings = on
 set client_min_messages = notice
 as $function$
 declare
-  me name := ragdb.caller();
+  me text := ragdb.caller();
   limits jsonb;
   whole boolean;
 begin

@@ -1,11 +1,9 @@
 -- Reciprocal Rank Fusion: the sum over all lists of weight / (k + rank); Cormack, Clarke and Büttcher 2009.
 -- For hand-written SQL: select id, sum(ragdb.rrf(rank)) ... group by id.
+-- Without a fixed search_path, so that it is inlined: a body in standard SQL is bound to its operators when it is made.
 create or replace function ragdb.rrf(rank bigint, weight double precision default 1, k integer default 60) returns double precision
 language sql immutable parallel safe
-set search_path from current
-as $function$
-  select weight / (k + rank)
-$function$;
+return weight / (k + rank);
 comment on function ragdb.rrf(bigint, double precision, integer) is 'One term of Reciprocal Rank Fusion: weight / (k + rank), rank from 1.';
 
 -- Lists of chunk ids, best first, to one ranking:
@@ -14,7 +12,7 @@ comment on function ragdb.rrf(bigint, double precision, integer) is 'One term of
 -- its better rank. Terms are summed in a fixed order: a float sum in another order would break ties at random.
 create or replace function ragdb.rrf_fuse(lists jsonb, weights jsonb default '{}', k integer default 60, top integer default null)
 returns table (chunk_id bigint, score double precision, ranks jsonb)
-language plpgsql immutable parallel safe
+language plpgsql immutable parallel safe rows 100
 set search_path from current
 as $function$
 declare
@@ -43,10 +41,11 @@ begin
 
   return query
   with term as (
-    select distinct on (l.key, i.value) l.key as list, i.value::numeric::bigint as id, i.rank,
+    -- by the number, not its text: 7 and 7.0 are one id
+    select distinct on (l.key, i.value::numeric) l.key as list, i.value::numeric::bigint as id, i.rank,
            coalesce((weights ->> l.key)::double precision, 1) / (k + i.rank) as s
       from jsonb_each(lists) l, jsonb_array_elements_text(l.value) with ordinality i(value, rank)
-     order by l.key, i.value, i.rank)
+     order by l.key, i.value::numeric, i.rank)
   select t.id, sum(t.s order by t.s), jsonb_object_agg(t.list, t.rank)
     from term t
    group by t.id

@@ -25,3 +25,5 @@ select 'embedding', 'embedding_hnsw_' || m.model_id, null, 0, null,
    and not exists (select from pg_class x where x.relnamespace = 'ragdb'::regnamespace and x.relname = 'embedding_hnsw_' || m.model_id)
  order by 1, 2;
 comment on view ragdb.index_health is 'Every index of ragdb with its size and use, and what is wrong with it: invalid, being built, or missing.';
+comment on column ragdb.index_health.scans is 'how often it was used since the counters were reset';
+comment on column ragdb.index_health.problem is 'what is wrong with it, and what to run; null: nothing';

@@ -30,3 +30,6 @@ select c.name as collection, m.name as model, m.dims, c.text_search_config, c.an
     where x.collection_id = c.collection_id) e
  order by c.name;
 comment on view ragdb.overview is 'One row a collection: model, documents by state, chunks, vectors, age and drift of its statistics.';
+comment on column ragdb.overview.waiting is 'documents that are queued or being worked on';
+comment on column ragdb.overview.stats_drift is 'share by which the number of chunks moved since document frequencies were counted';
+comment on column ragdb.overview.pivot_drift is 'how far the average length of chunks is from pivot_length, as a share of it';

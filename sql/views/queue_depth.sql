@@ -15,3 +15,6 @@ select c.name as collection,
  group by c.name
  order by c.name;
 comment on view ragdb.queue_depth is 'By collection: documents that wait, are worked on or failed, and the age of the oldest that waits.';
+comment on column ragdb.queue_depth.due is 'may be claimed now';
+comment on column ragdb.queue_depth.lost is 'held by a worker whose lease has run out; another will take it';
+comment on column ragdb.queue_depth.oldest is 'how long the oldest has waited that did not fail';

@@ -14,3 +14,10 @@ select r.collection, date_trunc('hour', r.started_at) as hour, r.verb, x.stage, 
  group by r.collection, date_trunc('hour', r.started_at), r.verb, x.stage, x.name
  order by hour desc, r.collection, r.verb, x.stage, x.name;
 comment on view ragdb.run_latency is 'Time of each stage of the questions by hour: median, 95th percentile and slowest, in milliseconds.';
+comment on column ragdb.run_latency.hour is 'when the questions came, cut to the hour';
+comment on column ragdb.run_latency.stage is 'a stage, or all: the whole question';
+comment on column ragdb.run_latency.name is 'the leg or adapter';
+comment on column ragdb.run_latency.runs is 'how many times the stage ran';
+comment on column ragdb.run_latency.p50_ms is 'median, in milliseconds';
+comment on column ragdb.run_latency.p95_ms is '95th percentile, in milliseconds';
+comment on column ragdb.run_latency.max_ms is 'slowest, in milliseconds';

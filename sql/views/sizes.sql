@@ -13,3 +13,5 @@ select c.relname::text as "table", case when c.reltuples >= 0 then c.reltuples::
  where c.relnamespace = 'ragdb'::regnamespace and c.relkind = 'r'
  order by pg_total_relation_size(c.oid) desc, c.relname;
 comment on view ragdb.sizes is 'Every table of ragdb with its rows and bytes: the table itself, TOAST, indexes, dead rows.';
+comment on column ragdb.sizes.rows is 'as last analyzed, else as counted by the statistics';
+comment on column ragdb.sizes.toast_bytes is 'text and vectors that are stored out of line';

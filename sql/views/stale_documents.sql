@@ -8,3 +8,4 @@ select c.name as collection, d.document_id, d.uri, d.title, d.owner, d.updated_a
  where d.status = 'active' and d.review_after < now()
  order by d.review_after, d.document_id;
 comment on view ragdb.stale_documents is 'Active documents whose review_after has passed, with their owners, the longest overdue first.';
+comment on column ragdb.stale_documents.overdue is 'how long ago review_after passed';

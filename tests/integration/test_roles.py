@@ -112,6 +112,7 @@ def test_writers_write_and_readers_read_and_nobody_defines_anything(place: Place
     run(place.as_("writes"), "insert into ragdb.synonym (terms) values ('{router,gateway}')")
     run(place.as_("writes"), "update ragdb.document set metadata = metadata || '{\"seen\": true}' where uri = 'b'")
     run(place.as_("writes"), "select * from ragdb.refresh_lexical_stats('help')")
+    run(place.as_("writes"), "select * from ragdb.prune('90 days')")
     assert run(place.as_("writes"), "select count(*) > 0 from ragdb.search_plan('router', 'help')") == [(True,)]
 
     with place.rag("reads") as rag:

@@ -23,8 +23,8 @@ MakeDatabase = Callable[..., str]
 
 DRIFTS = {
     "a function's body": (
-        "create or replace function ragdb.caller() returns name language sql stable parallel safe "
-        "set search_path = pg_catalog, public, pg_temp as 'select session_user::name'",
+        "create or replace function ragdb.caller() returns text language sql stable parallel safe "
+        "set search_path = pg_catalog, public, pg_temp as 'select session_user::text'",
         "function caller(): changed",
     ),
     "a function without its fixed search_path": (

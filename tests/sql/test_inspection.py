@@ -82,6 +82,15 @@ def test_latency_of_each_stage_is_told_by_hour(rag: RagDB, query: Query) -> None
     assert ("retrieve", "lexical", 3, True) in seen
 
 
+def test_every_view_says_what_its_columns_are(query: Query) -> None:
+    silent = query(
+        "select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid "
+        "where c.relnamespace = 'ragdb'::regnamespace and c.relkind = 'v' "
+        "group by c.relname having count(col_description(c.oid, a.attnum)) = 0"
+    )
+    assert silent == []
+
+
 def test_a_missing_or_broken_index_is_a_problem(rag: RagDB, query: Query, ragdb_url: str) -> None:
     for n in range(3):
         rag.add(Document(f"d{n}", f"Page {n}."))

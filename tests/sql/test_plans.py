@@ -243,3 +243,61 @@ def test_a_small_collection_in_a_large_table_is_not_searched_by_gin(corpus: str)
         [(path,)] = run("select path from ragdb.lexical_leg(%s, 'other')", QUESTION)
         assert path == "exact"
         conn.rollback()
+
+
+# --- what reads chunks by their ids reads no others -----------------------------------------------------
+
+ROLE = """
+create role plans_reader;
+grant usage on schema ragdb to plans_reader;
+grant execute on function ragdb.fuse, ragdb.explain, ragdb.record_run to plans_reader;
+select ragdb.grant_collection('help', 'plans_reader', '{"half": 1}')
+"""
+READ = """
+select relname::text, seq_tup_read, seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables
+ where schemaname = 'ragdb' and relname in ('chunk', 'chunk_place') order by 1
+"""
+
+
+Reads = Callable[..., tuple[list[tuple[Any, ...]], int, int]]
+
+
+@pytest.fixture(params=["auto", "force_generic_plan"])
+def reads(corpus: str, request: pytest.FixtureRequest) -> Iterator[Reads]:
+    """Runs a statement: its rows, and how many of chunk and chunk_place were read by a scan of all, and in any way."""
+    with psycopg.connect(corpus, options=f"-c plan_cache_mode={request.param}") as conn:
+
+        def run(statement: str, *values: Any) -> tuple[list[tuple[Any, ...]], int, int]:
+            before = conn.execute(READ).fetchall()
+            rows = conn.execute(statement.encode(), values).fetchall()
+            read = [(a[1] - b[1], a[2] - b[2]) for a, b in zip(conn.execute(READ).fetchall(), before, strict=True)]
+            return rows, sum(scanned for scanned, _ in read), sum(all_of_them for _, all_of_them in read)
+
+        conn.execute(ROLE.encode())
+        yield run
+        conn.rollback()
+
+
+@pytest.mark.parametrize("role", ["none", "plans_reader"])
+def test_every_call_of_fuse_reads_the_chunks_that_it_is_given(reads: Reads, role: str) -> None:
+    reads("select set_config('role', %s, true)", role)
+    lists = json.dumps({"lexical": [*range(101, 151)], "semantic": [*range(121, 171)]})
+    for _ in range(12):
+        rows, scanned, read = reads("select * from ragdb.fuse(%s, %s, 'help')", lists, QUESTION)
+        assert len(rows) == (50 if role == "none" else 40)  # of 7 documents those with odd numbers
+        assert scanned == 0
+        assert read <= 70 * 4
+
+
+@pytest.mark.parametrize("role", ["none", "plans_reader"])
+def test_every_call_of_explain_reads_the_chunks_of_the_run(reads: Reads, role: str) -> None:
+    reads("select set_config('role', %s, true)", role)
+    stage = {"stage": "retrieve", "name": "lexical", "ms": 1, "scores": [1.0] * 50}
+    stages = [{**stage, "step": n, "chunk_ids": [*range(n * 100, n * 100 + 50)]} for n in range(1, 7)]
+    run = {"collection": "help", "verb": "search", "question": "q", "pipeline": {}, "k": 1, "ms": 1, "stages": stages}
+    [(run_id,)], *_ = reads("select ragdb.record_run(%s)", json.dumps(run))
+    for _ in range(12):
+        rows, scanned, read = reads("select * from ragdb.explain(%s, 50)", run_id)
+        assert len(rows) == 300
+        assert scanned == 0
+        assert read <= 300 * 4

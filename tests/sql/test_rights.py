@@ -433,6 +433,7 @@ def test_a_reader_has_no_right_on_the_tables_that_hold_text_and_can_change_nothi
         "insert into ragdb.collection_grant (collection_id, grantee) values (1, 'seven')",
         "select ragdb.grant_collection('help', 'seven')",
         "select ragdb.put_document('help', '{}')",
+        "select * from ragdb.prune('1 day')",
         "select * from ragdb.search_plan('router', 'help')",
         "select * from ragdb.lexical_query('router', 'help')",
         "alter table ragdb.document disable row level security",

@@ -61,6 +61,17 @@ def test_an_id_twice_in_a_list_counts_once_at_its_better_rank(query: Query) -> N
     assert fuse(query, {"a": [4, 5, 4]})[0] == (4, pytest.approx(1 / 61), {"a": 1})
 
 
+def test_ids_are_numbers_however_they_are_written(query: Query) -> None:
+    [row] = query("""select * from ragdb.rrf_fuse('{"a": [7, 7.0, 70e-1, 8]}') where chunk_id = 7""")
+    assert row == (7, pytest.approx(1 / 61), {"a": 1})
+
+
+def test_one_term_of_the_formula_is_inlined(query: Query) -> None:
+    lines = query("explain (verbose) select sum(ragdb.rrf(rank, 2)) from generate_series(1, 5) rank")
+    assert "rrf(" not in "".join(line for (line,) in lines)
+    assert query("select ragdb.rrf(1), ragdb.rrf(3, 2), ragdb.rrf(4, 0.5, 0)") == [(1 / 61, 2 / 63, 0.125)]
+
+
 @pytest.mark.parametrize(
     ("lists", "weights", "options"),
     [
