@@ -41,6 +41,8 @@ class Context:
         analyzer: Analyzer | None = None,
         prompts: str | Path | None = None,
         prices: str | Path | Mapping[str, Mapping[str, float]] | None = None,
+        record: float = 1.0,
+        redact: Callable[[str], str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.database = Database(target)
@@ -50,6 +52,10 @@ class Context:
             raise ConfigError(f"options has {', '.join(unknown)}; it may have {', '.join(sorted(_OPTIONS))}")
         self.prompts = Prompts(prompts)
         self.prices = Prices(prices)
+        if not isinstance(record, (int, float)) or isinstance(record, bool) or not 0 <= record <= 1:
+            raise ConfigError(f"record is {record!r}; it is the share of runs to store, from 0 (none) to 1 (all)")
+        self.record = float(record)
+        self.redact = redact
         self.llm: LLM | None = adapters.resolve_llm(llm, defaults=self.options.get("llm", {})) if llm is not None else None
         if self.llm is not None and getattr(self.llm, "window_known", True):
             _window_must_leave_room(self.llm)

@@ -154,10 +154,21 @@ def ask(
     k: int,
     where: Mapping[str, Any] | None = None,
     history: History | None = (),
+    conversation: str | None = None,
     session: Any = None,
 ) -> Answer:
     """The answer to a question from its `k` best chunks; see RagDB.ask."""
-    asked = Question(context, pipeline, "ask", question, k=k, where=where, history=history, session=session)
+    asked = Question(
+        context,
+        pipeline,
+        "ask",
+        question,
+        k=k,
+        where=where,
+        history=history,
+        conversation=conversation,
+        session=session,
+    )
     ready = asked.answer_or_writing()
     return asked.finished(
         ready if isinstance(ready, Answer) else asked.recorder.stage("synthesize", ready.whole, name=asked.mode)
@@ -172,6 +183,9 @@ def stream(
     k: int,
     where: Mapping[str, Any] | None = None,
     history: History | None = (),
+    conversation: str | None = None,
 ) -> AnswerStream:
     """The same answer as it is written; everything before the writing is done when this returns. See RagDB.stream."""
-    return AnswerStream(Question(context, pipeline, "ask", question, k=k, where=where, history=history))
+    return AnswerStream(
+        Question(context, pipeline, "ask", question, k=k, where=where, history=history, conversation=conversation)
+    )

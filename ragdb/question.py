@@ -56,6 +56,7 @@ class Question:
         offset: int = 0,
         where: Mapping[str, Any] | None = None,
         history: History | None = (),
+        conversation: str | None = None,
         session: Any = None,
     ) -> None:
         if not isinstance(question, str) or not question.strip():
@@ -77,7 +78,8 @@ class Question:
         self.db = context.caller(session)
         # The caller's session is one connection: its legs run one after the other.
         self.parallel = session is None
-        self.history = _history(history)
+        self.history = _history(history) or self._turns(conversation)
+        self.in_conversation = conversation is not None
         self.fresh: dict[str, tuple[float, ...]] = {}  # vectors made now, worth keeping, by what they are known as
         self.rewritten: dict[str, list[dict[str, Any]]] = {}  # queries made now, by the key of their cache
         self.query = Query(self.question)  # searched with; another one than the question's where a follow-up was condensed
@@ -97,7 +99,19 @@ class Question:
             pipeline=pipeline.to_dict(),
             k=k,
             prices=context.prices,
+            conversation=conversation,
+            share=context.record,
+            redact=context.redact,
         )
+
+    def _turns(self, conversation: str | None) -> tuple[Message, ...]:
+        """What was said in a conversation, from its stored runs."""
+        if conversation is None:
+            return ()
+        if not isinstance(conversation, str) or not conversation.strip() or len(conversation) > 1000:
+            raise ConfigError(f"conversation is {str(conversation)[:80]!r}; it is your name for it, 1 to 1000 characters")
+        rows = self.db.call("turns", conversation=conversation, collection=self.context.collection)
+        return tuple(said for row in rows for said in (Message("user", row["question"]), Message("assistant", row["answer"])))
 
     def found(self) -> Ranking:
         """route, rewrite, retrieve, fuse and, where there is a reranker, rerank."""
@@ -174,7 +188,10 @@ class Question:
         """What the rewriters made of the question. A condensed follow-up takes the place of the question in the search."""
         if self.route.kind in ("no_retrieval", "said_before"):
             return []  # a search was wanted all the same: for these words, as they are
-        names, left_out = without(self.pipeline.rewrite, self.route)
+        wanted = self.pipeline.rewrite
+        if self.in_conversation and self.context.llm is not None and "condense" not in wanted:
+            wanted = ("condense", *wanted)  # a follow-up means nothing to a search
+        names, left_out = without(wanted, self.route)
         for name in left_out:
             self.recorder.took("rewrite", name, Outcome((), note=f"left out: {self.route.reason}"), 0.0)
         if names:

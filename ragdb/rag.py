@@ -42,6 +42,8 @@ class RagDB:
         analyzer: Analyzer | None = None,
         prompts: str | Path | None = None,
         prices: str | Path | Mapping[str, Mapping[str, float]] | None = None,
+        record: float = 1.0,
+        redact: Callable[[str], str] | None = None,
         options: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """`options` holds keyword options of adapters given by name: `{"llm": {"base_url": ...}, "embedder": {...}}`.
@@ -49,6 +51,8 @@ class RagDB:
         `analyzer` makes the words of the lexical leg, `text -> words`, for chunks and questions of a collection that
         was made with one (Sudachi, MeCab: examples/external_analyzer.py); None: the database makes them.
 
+        `record` is the share of questions whose run is stored, 1 all, 0 none; those that a language model failed at are, and so
+        are the turns of a conversation. `redact` is given every text of a run before it is stored, and returns what may be.
         `prices` is a table of what calls of models cost (ragdb.prices); the costs stand in `usage` and in the run.
         `prompts` is a folder of texts that replace ragdb's own, by their names: `en/answer.txt`, `ja/messages.toml`.
         """
@@ -63,6 +67,8 @@ class RagDB:
             analyzer=analyzer,
             prompts=prompts,
             prices=prices,
+            record=record,
+            redact=redact,
             options=options,
         )
 
@@ -140,15 +146,24 @@ class RagDB:
         k: int = 6,
         where: Mapping[str, Any] | None = None,
         history: History | None = (),
+        conversation: str | None = None,
         session: Any = None,
         pipeline: Pipeline | None = None,
     ) -> Answer:
         """The answer to a question from its `k` best chunks, with citations, or the word that it is not in the documents.
 
+        `conversation` is your name for a conversation (a chat's id): its last turns, which are stored runs, are the history.
         Raises EmptyQuery, BadFilter, ContextTooSmall. A failing language model is an outcome (`llm_failed`), no error.
         """
         return pipelines.ask(
-            self.context, pipeline or self.pipeline, question, k=k, where=where, history=history, session=session
+            self.context,
+            pipeline or self.pipeline,
+            question,
+            k=k,
+            where=where,
+            history=history,
+            conversation=conversation,
+            session=session,
         )
 
     def stream(
@@ -158,6 +173,7 @@ class RagDB:
         k: int = 6,
         where: Mapping[str, Any] | None = None,
         history: History | None = (),
+        conversation: str | None = None,
         pipeline: Pipeline | None = None,
     ) -> AnswerStream:
         """The answer of `ask` as it is written: `for part in rag.stream(...): print(part, end="")`, then `stream.answer`.
@@ -165,7 +181,15 @@ class RagDB:
         Raises what `ask` raises, at once; a stream that breaks off ends with outcome `llm_failed`. No session: a transaction
         would stay open while the model writes.
         """
-        return pipelines.stream(self.context, pipeline or self.pipeline, question, k=k, where=where, history=history)
+        return pipelines.stream(
+            self.context,
+            pipeline or self.pipeline,
+            question,
+            k=k,
+            where=where,
+            history=history,
+            conversation=conversation,
+        )
 
     def explain(self, run_id: int, *, top: int = 10) -> Explanation:
         """The funnel of a recorded run: every stage with its first `top` chunks, and what fell and why."""

@@ -63,6 +63,8 @@ grant execute on function
   ragdb.keep_query_vector(text, text, double precision[]),
   ragdb.known_rewrite(text, interval),
   ragdb.keep_rewrite(text, jsonb),
+  ragdb.turns(text, text, integer),
+  ragdb.give_feedback(bigint, integer, text, text),
   ragdb.record_run(jsonb)
   to ragdb_reader, ragdb_writer;
 
@@ -119,7 +121,12 @@ grant execute on function
   to ragdb_writer;
 
 -- Auditors.
-grant select on ragdb.run, ragdb.run_stage, ragdb.citation, ragdb.run_candidate, ragdb.run_latency to ragdb_auditor;
-grant select on ragdb.run_stage, ragdb.run_candidate, ragdb.run_latency to ragdb_writer;
+grant select on
+  ragdb.run, ragdb.run_stage, ragdb.citation, ragdb.claim, ragdb.feedback,
+  ragdb.run_candidate, ragdb.run_latency, ragdb.run_cost, ragdb.run_outcome
+  to ragdb_auditor;
+grant select on
+  ragdb.run_stage, ragdb.claim, ragdb.feedback, ragdb.run_candidate, ragdb.run_latency, ragdb.run_cost, ragdb.run_outcome
+  to ragdb_writer;
 
 commit;

@@ -1,4 +1,4 @@
-"""ask, search, explain: questions, and how their answers came about."""
+"""ask, search: questions and what they find."""
 
 from __future__ import annotations
 
@@ -113,28 +113,6 @@ def _tell_what_was_left_out(stages: Sequence[StageTrace]) -> None:
             note(f"{trace.stage}{f' {trace.name}' if trace.name else ''}: {trace.note}")
 
 
-def explain(
-    state: State,
-    run: Annotated[int, typer.Argument(metavar="RUN", help="The number that ask and search print.", show_default=False)],
-    top: Annotated[int, typer.Option(min=1, help="Chunks to show of each stage.")] = 10,
-) -> None:
-    """Show how an answer was found.
-
-    Every stage of the run with its chunks, and what fell there and why.
-    """
-    from ragdb.cli.funnel import ALL, print_funnel
-    from ragdb.rag import RagDB
-
-    with RagDB(state.place(state.settings()).url) as rag:
-        if state.json:
-            json_line(rag.explain(run, top=top).to_dict())
-            return
-        funnel = rag.explain(run, top=ALL)
-    say(bold(f"run {run}"))
-    print_funnel(funnel, top=top)
-
-
 def register(app: typer.Typer) -> None:
     verb(app)(ask)
     verb(app)(search)
-    verb(app)(explain)

@@ -405,7 +405,9 @@ class Rewrite(Base):
     key_hash: Mapped[bytes] = mapped_column(
         LargeBinary, primary_key=True, comment="sha256 of rewriter, model and prompt with the question in it"
     )
-    queries: Mapped[list[Any]] = mapped_column(JSONB, nullable=False, comment='[{"text", "legs", "origin"}], as the rewriter made them')
+    queries: Mapped[list[Any]] = mapped_column(
+        JSONB, nullable=False, comment='[{"text", "legs", "origin"}], as the rewriter made them'
+    )
     created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was made")
 
 
@@ -539,6 +541,8 @@ class Run(Base):
         Index("run_collection_idx", "collection", "run_id"),
         Index("run_caller_idx", "caller", "collection", "limits_hash", "run_id"),
         Index("run_document_ids_idx", "document_ids", postgresql_using="gin"),
+        # The turns of a conversation (ragdb.turns).
+        Index("run_conversation_idx", "conversation", "caller", "run_id", postgresql_where=text("conversation is not null")),
         {
             "comment": "One traced question. No foreign keys to documents or chunks: deleting a document blanks its quotes here instead."
         },
@@ -552,9 +556,13 @@ class Run(Base):
     )
     pipeline: Mapped[dict[str, Any]] = mapped_column(JSONB, nullable=False, comment="the pipeline and its settings")
     k: Mapped[int] = mapped_column(Integer, nullable=False, comment="how many were asked for")
-    outcome: Mapped[str | None] = mapped_column(
-        Text, comment="answered, not_in_documents, nothing_retrieved, no_retrieval, llm_failed; null for a search"
+    conversation: Mapped[str | None] = mapped_column(
+        Text, comment="the application's name for a conversation that this is a turn of"
     )
+    outcome: Mapped[str | None] = mapped_column(
+        Text, comment="answered, not_in_documents, nothing_retrieved, no_retrieval, llm_failed, cancelled; null for a search"
+    )
+    error: Mapped[str | None] = mapped_column(Text, comment="why the language model gave no answer")
     mode: Mapped[str | None] = mapped_column(Text, comment="extractive or llm; null for a search")
     answer: Mapped[str | None] = mapped_column(
         Text, comment="the answer; null for a search, or after a cited document was deleted"
@@ -608,6 +616,46 @@ class RunStage(Base):
     )
     note: Mapped[str] = mapped_column(Text, nullable=False, server_default="", comment="the path taken, a fallback, for people")
     ms: Mapped[float] = mapped_column(Double, nullable=False, comment="time, in milliseconds")
+
+
+class Claim(Base):
+    __tablename__ = "claim"
+    __table_args__ = (
+        {"comment": "The sentences of a stored answer by a language model, and what each cites; the text is in run.answer."},
+    )
+    run_id: Mapped[int] = mapped_column(
+        ForeignKey("ragdb.run.run_id", ondelete="CASCADE"), primary_key=True, autoincrement=False, comment="the run"
+    )
+    ordinal: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False, comment="order in the answer, from 1")
+    start_at: Mapped[int] = mapped_column(Integer, nullable=False, comment="offset of the sentence in run.answer")
+    end_at: Mapped[int] = mapped_column(Integer, nullable=False, comment="offset after the sentence")
+    numbers: Mapped[list[int]] = mapped_column(
+        ARRAY(Integer),
+        nullable=False,
+        server_default=text("'{}'::integer[]"),
+        comment="the n of its marks [n]; none: it is uncited",
+    )
+    misquoted: Mapped[int] = mapped_column(
+        Integer, nullable=False, server_default=text("0"), comment="quotations in it that stand in no passage it cites"
+    )
+
+
+class Feedback(Base):
+    __tablename__ = "feedback"
+    __table_args__ = (
+        CheckConstraint("rating >= -1 and rating <= 1", name="rating"),
+        UniqueConstraint("run_id", "given_by", "who", postgresql_nulls_not_distinct=True),
+        {"comment": "What readers thought of an answer: one row a reader, the last word counts."},
+    )
+    feedback_id: Mapped[int] = _id("key")
+    run_id: Mapped[int] = mapped_column(ForeignKey("ragdb.run.run_id", ondelete="CASCADE"), nullable=False, comment="the run")
+    rating: Mapped[int] = mapped_column(SmallInteger, nullable=False, comment="1 good, 0 neither, -1 bad")
+    comment: Mapped[str | None] = mapped_column(Text, comment="in the reader's words")
+    who: Mapped[str | None] = mapped_column(Text, comment="the application's name for the reader")
+    given_by: Mapped[str] = mapped_column(
+        Text, nullable=False, server_default=text("session_user"), comment="database role that told it"
+    )
+    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was given")
 
 
 class Citation(Base):

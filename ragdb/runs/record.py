@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -12,9 +13,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ragdb.adapters import sendable
 from ragdb.db.caller import Caller, value
+from ragdb.errors import RagDBError
 from ragdb.llms.calls import Call, counted, summed
 from ragdb.prices import Prices
-from ragdb.types import Answer, Citation, Hit, Outcome, Passage, Ranking, StageTrace
+from ragdb.runs import otel
+from ragdb.types import Answer, Citation, Claim, Hit, Outcome, Passage, Ranking, StageTrace
 
 logger = logging.getLogger("ragdb.run")
 
@@ -23,6 +26,7 @@ _LOGGED = 10
 #: Stages that decide and write, and have no chunks to show.
 WITHOUT_CHUNKS = ("route", "rewrite")
 _SNIPPET = 90
+_NOT_STORED = (psycopg.Error, SQLAlchemyError, RagDBError, ValueError, TypeError)
 
 
 class Recorder:
@@ -38,7 +42,13 @@ class Recorder:
         pipeline: Mapping[str, Any],
         k: int,
         prices: Prices | None = None,
+        conversation: str | None = None,
+        share: float = 1.0,
+        redact: Callable[[str], str] | None = None,
     ) -> None:
+        """`share` of the runs is stored, besides all that failed and all of a conversation; `redact` is given each text first."""
+        self._share = 1.0 if conversation is not None else share
+        self._redact = redact
         self._prices = prices or Prices()
         self._head = {
             "collection": collection,
@@ -47,7 +57,9 @@ class Recorder:
             "where": dict(where),
             "pipeline": dict(pipeline),
             "k": k,
+            "conversation": conversation,
         }
+        self._began_at = time.time_ns()
         self._began = time.perf_counter()
         self._texts: dict[int, Hit] = {}
         self._logged = 0
@@ -126,22 +138,68 @@ class Recorder:
             "ms": round((time.perf_counter() - self._began) * 1000, 2),
             "usage": dict(answer.usage if answer else self.usage),
             "outcome": answer.outcome if answer else None,
+            "error": answer.error if answer else None,
             "mode": answer.mode if answer else None,
             "answer": answer.text if answer else None,
             "document_ids": sorted({p.document_id for p in passages}),
             "stages": [_stage_row(trace) for trace in self.stages],
             "citations": [_citation_row(c) for c in answer.citations] if answer else [],
+            "claims": [_claim_row(c) for c in answer.claims] if answer else [],
         }
+        for text, vector in (vectors or {}).items():
+            _kept(db, "keep_query_vector", question=text, model=model, numbers=list(vector))
+        # What was made of a question reads like it: where texts are redacted it is not kept, for it would be of no use changed.
+        for key, queries in (rewrites or {}).items() if self._redact is None else ():
+            _kept(db, "keep_rewrite", key=key, queries=_storable({"queries": list(queries)}))
+        otel.trace(run, self._began_at)
+        failed = answer is not None and answer.outcome == "llm_failed"
+        if not failed and random.random() >= self._share:  # noqa: S311  a sample, no secret
+            return None
         try:
-            for text, vector in (vectors or {}).items():
-                db.call("keep_query_vector", question=text, model=model, numbers=list(vector))
-            for key, queries in (rewrites or {}).items():
-                db.call("keep_rewrite", key=key, queries={"queries": list(queries)})
+            if self._redact is not None:
+                run = _redacted(run, self._redact)
             run_id = value(db.call("record_run", run=_storable(run)))
-        except (psycopg.Error, SQLAlchemyError, ValueError, TypeError) as error:
+        except _NOT_STORED as error:
             logger.warning("the run could not be recorded: %s", error)
             return None
         return int(run_id) if run_id is not None else None
+
+
+def _kept(db: Caller, function: str, **arguments: Any) -> None:
+    """Keeps something for the next question, or says why not: this one has its answer."""
+    try:
+        db.call(function, **arguments)
+    except _NOT_STORED as error:
+        logger.warning("%s: %s", function, error)
+
+
+def _redacted(run: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+    """The run with every text of a person or a model given to `redact`. Where that fails nothing is stored: see _NOT_STORED."""
+
+    def clean(text: str | None) -> str | None:
+        if not text:
+            return text
+        made = redact(text)
+        if not isinstance(made, str):
+            raise TypeError(f"redact returned {type(made).__name__} for a text of {len(text)} characters; it returns a text")
+        return made
+
+    answer = clean(run["answer"])
+    stages = [{**stage, "query": clean(stage["query"]), "note": clean(stage["note"])} for stage in run["stages"]]
+    citations = [{**citation, "quote": clean(citation["quote"])} for citation in run["citations"]]
+    # offsets into another text would point anywhere
+    claims = run["claims"] if answer == run["answer"] else []
+    where = {key: clean(value) if isinstance(value, str) else value for key, value in run["where"].items()}
+    return {
+        **run,
+        "question": clean(run["question"]),
+        "answer": answer,
+        "error": clean(run["error"]),
+        "where": where,
+        "stages": stages,
+        "citations": citations,
+        "claims": claims,
+    }
 
 
 def _storable(value: Any) -> Any:
@@ -189,6 +247,10 @@ def _stage_row(trace: StageTrace) -> dict[str, Any]:
         "note": trace.note,
         "ms": trace.ms,
     }
+
+
+def _claim_row(claim: Claim) -> dict[str, Any]:
+    return {"start": claim.start, "end": claim.end, "numbers": list(claim.numbers), "misquoted": len(claim.misquoted)}
 
 
 def _citation_row(citation: Citation) -> dict[str, Any]:

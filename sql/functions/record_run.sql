@@ -1,7 +1,8 @@
 -- Stores one traced question with its stages and citations; returns its id.
 --   {"collection", "verb", "question", "where", "pipeline", "k", "outcome"?, "mode"?, "answer"?, "usage", "document_ids", "ms",
 --    "stages": [{"step", "parent"?, "stage", "name", "query"?, "chunk_ids", "scores", "dropped", "note", "ms"}],
---    "citations": [{"number", "chunk_id", "document_id", "label", "uri", "heading_path", "start", "end", "page", "quote"}]}
+--    "citations": [{"number", "chunk_id", "document_id", "label", "uri", "heading_path", "start", "end", "page", "quote"}],
+--    "claims": [{"start", "end", "numbers", "misquoted"}], "conversation"?, "error"?}
 -- Returns null, and stores nothing, in a read-only transaction or on a standby.
 -- Where a document that was shown to the reader is gone by now, neither answer nor quote is stored.
 -- Until the transaction ends the documents that were shown are held FOR KEY SHARE: what deletes one waits, and blanks the
@@ -33,9 +34,9 @@ begin
     alive := '{}';
   end;
 
-  insert into ragdb.run (collection, verb, question, "where", pipeline, k, outcome, mode, answer, usage, document_ids, caller, limits_hash, ms)
+  insert into ragdb.run (collection, verb, question, "where", pipeline, k, conversation, outcome, error, mode, answer, usage, document_ids, caller, limits_hash, ms)
   values (run ->> 'collection', run ->> 'verb', run ->> 'question', coalesce(run -> 'where', '{}'), run -> 'pipeline', (run ->> 'k')::integer,
-          run ->> 'outcome', run ->> 'mode', case when alive @> shown then run ->> 'answer' end, coalesce(run -> 'usage', '{}'),
+          run ->> 'conversation', run ->> 'outcome', run ->> 'error', run ->> 'mode', case when alive @> shown then run ->> 'answer' end, coalesce(run -> 'usage', '{}'),
           alive, ragdb.caller(), ragdb.limits_hash(ragdb.read_limits(read_from.collection_id)), (run ->> 'ms')::double precision)
   returning run_id into id;
 
@@ -51,6 +52,11 @@ begin
          c."start", c."end", c.page, case when c.document_id = any (alive) then c.quote end, not c.document_id = any (alive)
     from jsonb_to_recordset(coalesce(run -> 'citations', '[]'))
       as c(number integer, chunk_id bigint, document_id bigint, label text, uri text, heading_path jsonb, "start" integer, "end" integer, page integer, quote text);
+
+  insert into ragdb.claim (run_id, ordinal, start_at, end_at, numbers, misquoted)
+  select id, c.n, (c.value ->> 'start')::integer, (c.value ->> 'end')::integer,
+         array(select jsonb_array_elements_text(coalesce(c.value -> 'numbers', '[]'))::integer), coalesce((c.value ->> 'misquoted')::integer, 0)
+    from jsonb_array_elements(coalesce(run -> 'claims', '[]')) with ordinality as c(value, n);
   return id;
 end
 $function$;
