@@ -1,0 +1,150 @@
+"""What a model is shown: what stands around a hit, no repeats, what fits, and sentences of what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ragdb import Document, Pipeline, RagDB
+from ragdb.errors import ConfigError
+from ragdb.testing import FakeEmbedder, FakeLLM
+from ragdb.types import Message
+
+PAGE = "# Manual\n\n" + "\n\n".join(
+    f"## Part {part}\n\n" + "\n\n".join(f"Paragraph {part}.{n} tells about item{part}x{n} in some words." for n in range(6))
+    for part in range(3)
+)
+
+
+class Small:
+    """Chunks of one paragraph."""
+
+    max_tokens = 512
+
+    def chunk(self, document: Document, count_tokens: Any) -> list[Any]:
+        from ragdb.chunkers.markdown import MarkdownChunker
+
+        return list(MarkdownChunker(max_tokens=14).chunk(document, count_tokens))
+
+
+@pytest.fixture
+def rag(ragdb_url: str) -> Any:
+    with RagDB(ragdb_url, collection="help", embedder=FakeEmbedder(), chunker=Small()) as made:
+        made.add(Document("manual", PAGE))
+        yield made
+
+
+def shown(rag: RagDB, question: str, **how: Any) -> list[str]:
+    """The texts of the prompt's passages, by number."""
+    llm = FakeLLM("Yes [1].")
+    rag.context.llm = llm
+    rag.ask(question, pipeline=Pipeline(require_evidence=False, candidates=5, **how), k=how.pop("k", 1))
+    body = llm.calls[-1].messages[0].content.partition("Passages:")[2]
+    return sorted(part.strip() for part in body.split("\n\n[") if part.strip())
+
+
+def test_a_window_a_section_and_all_there_is_room_for(rag: RagDB) -> None:
+    question = "What about item1x2?"
+    alone = "".join(shown(rag, question, window=0))
+    assert "item1x2" in alone
+    assert "item1x1" not in alone
+    wide = "".join(shown(rag, question, window=1))
+    assert all(f"item1x{n}" in wide for n in (1, 2, 3))
+    section = "".join(shown(rag, question, expand="parent"))
+    assert all(f"item1x{n}" in section for n in range(6))
+    assert "item0x" not in section
+    assert "item2x" not in section
+    everything = "".join(shown(rag, question, expand="auto"))
+    assert all(f"item1x{n}" in everything for n in range(6)), "until the section ends"
+    assert "item0x" not in everything
+    assert all(text.count("item1x2 ") == 1 for text in (wide, section, everything)), "overlap appears once"
+
+
+def test_auto_stops_where_the_budget_does_and_keeps_every_hit(rag: RagDB) -> None:
+    rag.context.llm = None
+    for budget in (60, 90, 200):
+        answer = rag.ask(
+            "What about item1x2 and item2x4?",
+            k=2,
+            pipeline=Pipeline(expand="auto", context_tokens=budget, require_evidence=False),
+        )
+        packed = next(trace for trace in answer.stages if trace.stage == "pack")
+        assert "token budget" not in packed.dropped
+        assert len(packed.chunk_ids) == 2
+    notes = [trace.note for trace in answer.stages if trace.stage == "expand"]
+    assert "2 hits and " in notes[0]
+
+
+def test_the_filter_holds_for_what_stands_around(rag: RagDB) -> None:
+    rag.add(Document("secret", PAGE.replace("item", "secret"), status="draft"))
+    text = "".join(shown(rag, "What about item1x2?", expand="parent"))
+    assert "secret" not in text
+
+
+def test_what_nearly_repeats_a_better_passage_goes_but_not_another_number(ragdb_url: str) -> None:
+    text = "The monthly limit for travel is 60,000 yen, and the head of the department approves each request in writing."
+    with RagDB(ragdb_url, collection="twice", embedder=FakeEmbedder()) as rag:
+        rag.add(Document("a", text))
+        rag.add(Document("b", text + " Thanks."))
+        rag.add(Document("c", text.replace("60,000", "50,000")))
+        answer = rag.ask("What is the monthly limit for travel?", k=6)
+    packed = next(trace for trace in answer.stages if trace.stage == "pack")
+    assert len(packed.dropped["says what a better one says"]) == 1
+    assert len(packed.chunk_ids) == 2, "two versions of a page differ by a number"
+
+
+LONG = (
+    " ".join(f"Sentence {n} is about nothing much." for n in range(60))
+    + " The pump needs oil. "
+    + " ".join(f"Later {n} follows something else." for n in range(60))
+)
+
+
+@pytest.mark.parametrize("by", ["embedder", "reranker", "llm"])
+def test_a_passage_that_does_not_fit_becomes_its_sentences_that_matter(ragdb_url: str, by: str) -> None:
+    class Pump:
+        def score(self, query: str, passages: Sequence[str]) -> list[float]:
+            return [float("pump" in passage) for passage in passages]
+
+    def says(messages: Sequence[Message]) -> str:
+        prompt = messages[0].content
+        if "Which of these sentences" not in prompt:
+            return "Oil [1]."
+        number = next(line for line in prompt.splitlines() if "pump needs oil" in line).partition("]")[0].strip("[")
+        return f'{{"keep": [{number}]}}'
+
+    llm = FakeLLM(says, context_window=700, max_output_tokens=300)
+    how: dict[str, Any] = {"reranker": Pump()} if by == "reranker" else {}
+    with RagDB(ragdb_url, collection="long", embedder=FakeEmbedder(16), llm=llm, chunker=Whole(), **how) as rag:
+        rag.add(Document("long", LONG))
+        pipeline = Pipeline(compress="llm" if by == "llm" else "extractive", require_evidence=False, window=0)
+        answer = rag.ask("What does the pump need?", pipeline=pipeline)
+    assert answer.outcome == "answered"
+    packed = next(trace for trace in answer.stages if trace.stage == "pack")
+    assert "1 compressed" in packed.note
+    body = llm.calls[-1].messages[0].content
+    assert "The pump needs oil." in body
+    assert "..." in body
+    assert "Sentence 30" not in body or by != "llm"
+    [citation] = answer.citations
+    assert (citation.start, citation.end, citation.quote) == (0, len(LONG), LONG), "into the document itself"
+
+
+class Whole:
+    """One chunk a document."""
+
+    max_tokens = 100_000
+
+    def chunk(self, document: Document, count_tokens: Any) -> list[Any]:
+        from ragdb.types import Span
+
+        return [Span(0, len(document.content))]
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="expand is 'all'"):
+        Pipeline(expand="all")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="compress is 'zip'"):
+        Pipeline(compress="zip")  # type: ignore[arg-type]
