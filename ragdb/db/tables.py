@@ -405,7 +405,9 @@ class Rewrite(Base):
     key_hash: Mapped[bytes] = mapped_column(
         LargeBinary, primary_key=True, comment="sha256 of rewriter, model and prompt with the question in it"
     )
-    queries: Mapped[list[Any]] = mapped_column(JSONB, nullable=False, comment='[{"text", "legs", "origin"}], as the rewriter made them')
+    queries: Mapped[list[Any]] = mapped_column(
+        JSONB, nullable=False, comment='[{"text", "legs", "origin"}], as the rewriter made them'
+    )
     created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was made")
 
 

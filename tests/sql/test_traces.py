@@ -110,7 +110,9 @@ def asks(rag: RagDB, query: Query) -> Callable[..., tuple[int, int]]:
     query(RUNS)
 
     def listed(role: str, arguments: str) -> tuple[int, int]:
-        looked = "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where schemaname = 'ragdb' and relname = 'run'"
+        looked = (
+            "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where schemaname = 'ragdb' and relname = 'run'"
+        )
         query("begin")
         query(f"set local role {role}")
         before = query(looked)
@@ -123,13 +125,10 @@ def asks(rag: RagDB, query: Query) -> Callable[..., tuple[int, int]]:
 
 
 @pytest.mark.parametrize("mode", ["auto", "force_generic_plan"])
-def test_a_list_of_runs_reads_hardly_more_than_it_shows(
-    asks: Callable[..., tuple[int, int]], query: Query, mode: str
-) -> None:
+def test_a_list_of_runs_reads_hardly_more_than_it_shows(asks: Callable[..., tuple[int, int]], query: Query, mode: str) -> None:
     query(f"set plan_cache_mode = {mode}")
     for _ in range(8):
-        for role in ("current_user", "asks"):
-            role = query("select current_user")[0][0] if role == "current_user" else role
+        for role in ("none", "asks"):
             for arguments, shown in (("'few'", 2), ("'help'", 50), ("null", 50), ("'help', 50, 5", 4)):
                 came, looked = asks(role, arguments)
                 assert came == shown
@@ -144,7 +143,9 @@ def test_under_a_live_filter_runs_without_documents_are_not_asked_about(
     query("select ragdb.revoke_collection('help', 'asks')")
     query("""select ragdb.grant_collection('help', 'asks', '{"filter": {"all": []}}')""")
     limits = """ragdb.limits_hash('[{"filter": {"all": []}}]')"""
-    query(f"select pg_temp.ask('help', 2, {limits}, array(select document_id from ragdb.document)), pg_temp.ask('help', 300, {limits})")
+    query(
+        f"select pg_temp.ask('help', 2, {limits}, array(select document_id from ragdb.document)), pg_temp.ask('help', 300, {limits})"
+    )
     query("set track_functions = 'all'")
     counted = (
         "select coalesce(sum(calls), 0) from pg_stat_xact_user_functions where schemaname = 'ragdb' and funcname = 'reads_run'"
