@@ -1,6 +1,7 @@
 -- How long each stage of the questions took, by hour: median, 95th and 99th percentile, slowest, in milliseconds.
 --   select * from ragdb.run_latency where collection = 'help' and hour > now() - interval '1 day';
--- The row with stage `all` is the whole question. Reads every run that is stored, whatever hours are asked for.
+-- The row with stage `all` is the whole question. With a condition on `hour` the stages of those runs are read;
+-- without one those of all runs: seconds for 100,000.
 create or replace view ragdb.run_latency with (security_invoker = true) as
 select r.collection, date_trunc('hour', r.started_at) as hour, r.verb, x.stage, x.name, count(*) as runs,
        round(percentile_cont(0.5) within group (order by x.ms)::numeric, 1) as p50_ms,

@@ -128,8 +128,7 @@ def asks(rag: RagDB, query: Query) -> Callable[..., tuple[int, int]]:
 def test_a_list_of_runs_reads_hardly_more_than_it_shows(asks: Callable[..., tuple[int, int]], query: Query, mode: str) -> None:
     query(f"set plan_cache_mode = {mode}")
     for _ in range(8):
-        for role in ("current_user", "asks"):
-            role = query("select current_user")[0][0] if role == "current_user" else role
+        for role in ("none", "asks"):
             for arguments, shown in (("'few'", 2), ("'help'", 50), ("null", 50), ("'help', 50, 5", 4)):
                 came, looked = asks(role, arguments)
                 assert came == shown
