@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ragdb.adapters import sendable
 from ragdb.db.caller import Caller, value
+from ragdb.errors import RagDBError
 from ragdb.llms.calls import Call, counted, summed
 from ragdb.types import Answer, Citation, Hit, Outcome, Passage, Ranking, StageTrace
 
@@ -22,6 +23,7 @@ _LOGGED = 10
 #: Stages that decide and write, and have no chunks to show.
 WITHOUT_CHUNKS = ("route", "rewrite")
 _SNIPPET = 90
+_NOT_STORED = (psycopg.Error, SQLAlchemyError, RagDBError, ValueError, TypeError)
 
 
 class Recorder:
@@ -119,16 +121,24 @@ class Recorder:
             "stages": [_stage_row(trace) for trace in self.stages],
             "citations": [_citation_row(c) for c in answer.citations] if answer else [],
         }
+        for text, vector in (vectors or {}).items():
+            _kept(db, "keep_query_vector", question=text, model=model, numbers=list(vector))
+        for key, queries in (rewrites or {}).items():
+            _kept(db, "keep_rewrite", key=key, queries=_storable({"queries": list(queries)}))
         try:
-            for text, vector in (vectors or {}).items():
-                db.call("keep_query_vector", question=text, model=model, numbers=list(vector))
-            for key, queries in (rewrites or {}).items():
-                db.call("keep_rewrite", key=key, queries={"queries": list(queries)})
             run_id = value(db.call("record_run", run=_storable(run)))
-        except (psycopg.Error, SQLAlchemyError, ValueError, TypeError) as error:
+        except _NOT_STORED as error:
             logger.warning("the run could not be recorded: %s", error)
             return None
         return int(run_id) if run_id is not None else None
+
+
+def _kept(db: Caller, function: str, **arguments: Any) -> None:
+    """Keeps something for the next question, or says why not: this one has its answer."""
+    try:
+        db.call(function, **arguments)
+    except _NOT_STORED as error:
+        logger.warning("%s: %s", function, error)
 
 
 def _storable(value: Any) -> Any:
