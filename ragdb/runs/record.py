@@ -156,8 +156,11 @@ class Recorder:
         if not failed and random.random() >= self._share:  # noqa: S311  a sample, no secret
             return None
         try:
-            if self._redact is not None:
-                run = _redacted(run, self._redact)
+            run = run if self._redact is None else _redacted(run, self._redact)
+        except Exception as error:  # noqa: BLE001  a function of the user's: the answer is there, its text may not be stored
+            logger.warning("the run is not stored, for redact failed: %s: %s", type(error).__name__, sendable(str(error)))
+            return None
+        try:
             run_id = value(db.call("record_run", run=_storable(run)))
         except _NOT_STORED as error:
             logger.warning("the run could not be recorded: %s", error)
@@ -174,7 +177,7 @@ def _kept(db: Caller, function: str, **arguments: Any) -> None:
 
 
 def _redacted(run: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
-    """The run with every text of a person or a model given to `redact`. Where that fails nothing is stored: see _NOT_STORED."""
+    """The run with every text of a person or a model given to `redact`."""
 
     def clean(text: str | None) -> str | None:
         if not text:

@@ -29,7 +29,7 @@ def rewrite(
     except Exception as error:  # noqa: BLE001  whatever a rewriter does: the question itself is searched with too
         logger.warning("rewriter %s failed: %s: %s", name, type(error).__name__, sendable(str(error)))
         if getattr(error, "reason", "") == "timeout":
-            return Outcome((), note=f"{FAILED}no answer in {timeout:.2g} s; see rewrite_timeout")
+            return Outcome((), note=f"{FAILED}no answer in time; see rewrite_timeout")
         return Outcome((), note=f"{FAILED}{str(error) or type(error).__name__}")
     return kept(question, queries, name)
 

@@ -245,6 +245,12 @@ def arguments(world: World) -> dict[str, list[Any]]:
         "collection_id": [1, 2, 3],
         "caller": ["seven"],
         "limits_hash": [None],
+        # some of everybody's, by id and by label
+        "chunk": [*map(str, world.chunk_ids[:: max(1, len(world.chunk_ids) // 4)]), "seven#page#00"],
+        "conversation": ["chat"],
+        "rating": [1],
+        "comment": ["good"],
+        "who": [None],
     }
 
 
