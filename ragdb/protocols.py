@@ -46,7 +46,11 @@ class Reranker(Protocol):
 
 @runtime_checkable
 class LLM(Protocol):
-    """A chat model. Token counts come from its tokenizer, or from an estimate that says so in its docstring."""
+    """A chat model. Token counts come from its tokenizer, or from an estimate that says so in its docstring.
+
+    One with citations of its own has `complete_from(passages, messages, ...)` and `stream_from(passages, messages, ...)` too,
+    like the two below, and writes `[n]` behind what it took from the passage with that number.
+    """
 
     name: str
     context_window: int

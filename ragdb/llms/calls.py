@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ragdb.protocols import LLM
-from ragdb.types import Completion, Message
+from ragdb.types import Completion, Message, Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,11 @@ def note(call: Call) -> None:
         calls.append(call)
 
 
-def complete(llm: LLM, messages: Sequence[Message], **how: Any) -> Completion:
-    """`llm.complete`, noted. Raises what it raises, noted as failed."""
+def complete(llm: LLM, messages: Sequence[Message], *, passages: Sequence[Passage] | None = None, **how: Any) -> Completion:
+    """`llm.complete`, noted; with `passages` its `complete_from`. Raises what they raise, noted as failed."""
     try:
-        completion = llm.complete(messages, **how)
+        ask = llm.complete if passages is None else partial(llm.complete_from, passages)  # type: ignore[attr-defined]
+        completion: Completion = ask(messages, **how)
     except Exception:
         note(Call(llm.name, failed=True))
         raise

@@ -14,11 +14,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-import tenacity
-
 from ragdb.adapters import require, sendable
 from ragdb.errors import ConfigError, ContextTooSmall, LLMError
 from ragdb.llms.context_window import asked
+from ragdb.llms.retrying import retried
 from ragdb.openai_api import (
     OPENAI_URL,
     Server,
@@ -39,7 +38,6 @@ logger = logging.getLogger("ragdb.llms")
 
 _WINDOW = 8192  # tokens, where nobody says
 _ASK_AGAIN = 60.0  # seconds
-_ATTEMPTS = 3
 # how a schema is sent, best first: OpenAI's form, llama-cpp-python's, not at all (the prompt asks for JSON as well)
 _SCHEMA_FORMS = ("json_schema", "json_object", "none")
 
@@ -135,7 +133,7 @@ class OpenAILLM:
         body = self._body(messages, schema, temperature, max_tokens)
 
         def ask(sent: Mapping[str, Any]) -> dict[str, Any]:
-            answer: dict[str, Any] = self._retried(lambda: post(self._server, create, sent, deadline=until), until)
+            answer: dict[str, Any] = retried(lambda: post(self._server, create, sent, deadline=until), until)
             return answer
 
         return self._completion(self._asked(ask, body, schema))
@@ -153,7 +151,7 @@ class OpenAILLM:
         body = {**self._body(messages, None, temperature, max_tokens), "stream": True}
         if self._with_usage:
             body["stream_options"] = {"include_usage": True}
-        response = self._asked(lambda sent: self._retried(lambda: self._open(sent, until), until), body)
+        response = self._asked(lambda sent: retried(lambda: self._open(sent, until), until), body)
         with response:
             content_type = response.response.headers.get("content-type", "")
             with failures_of(self._server):
@@ -210,18 +208,6 @@ class OpenAILLM:
         if schema is not None:
             self._schema_form = form
         return answer
-
-    def _retried(self, call: Callable[[], Any], until: float | None) -> Any:
-        """Again after 429, 5xx or a lost connection, not after a timeout, and only while the deadline allows."""
-
-        def passes_later(error: BaseException) -> bool:
-            return isinstance(error, OpenAILLMError) and error.transient and error.reason != "timeout"
-
-        stop: Any = tenacity.stop_after_attempt(_ATTEMPTS)
-        if until is not None:
-            stop = stop | tenacity.stop_before_delay(max(0.0, until - time.monotonic()))
-        wait = tenacity.wait_random_exponential(multiplier=0.5, max=8)
-        return tenacity.Retrying(stop=stop, wait=wait, retry=tenacity.retry_if_exception(passes_later), reraise=True)(call)
 
     def _open(self, sent: Mapping[str, Any], until: float | None) -> Any:
         create: Callable[..., Any] = self._server.client.chat.completions.create

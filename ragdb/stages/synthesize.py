@@ -97,8 +97,10 @@ class Writing:
         self._temperature = temperature
         self._timeout = timeout
         self._messages = prompt(question, passages, prompts, history)
-        if said:
-            rules = prompts.template("said", language_of(question)).substitute()
+        # A model with citations of its own gets the passages as documents, and not in the prompt.
+        self._cites = bool(passages) and hasattr(llm, "complete_from") and hasattr(llm, "stream_from")
+        if said or self._cites:
+            rules = prompts.template("said" if said else "cited", language_of(question)).substitute()
             self._messages = [Message("system", rules), *self._messages[1:]]
         self._usage: dict[str, Any] = {
             "llm": llm.name,
@@ -121,6 +123,7 @@ class Writing:
                 completion = complete(
                     self._llm,
                     self._messages,
+                    **({"passages": self._passages} if self._cites else {}),
                     temperature=self._temperature,
                     max_tokens=max_tokens,
                     deadline=self._timeout,
@@ -143,9 +146,13 @@ class Writing:
             self._reset()
             ended = Completion("")
             try:
-                for piece in self._llm.stream(
-                    self._messages, temperature=self._temperature, max_tokens=max_tokens, deadline=self._timeout
-                ):
+                how: dict[str, Any] = {"temperature": self._temperature, "max_tokens": max_tokens, "deadline": self._timeout}
+                pieces = (
+                    self._llm.stream_from(self._passages, self._messages, **how)  # type: ignore[attr-defined]
+                    if self._cites
+                    else self._llm.stream(self._messages, **how)
+                )
+                for piece in pieces:
                     if isinstance(piece, Completion):
                         ended = piece
                     else:
@@ -232,7 +239,8 @@ class Writing:
         usage["calls"] += 1
         for name in ("prompt_tokens", "completion_tokens"):
             usage[name] += getattr(completion, name) or 0
-        read, sent = completion.prompt_tokens, sum(fewest_tokens(m.content) for m in self._messages)
+        texts = [m.content for m in self._messages] + [p.content for p in self._passages if self._cites]
+        read, sent = completion.prompt_tokens, sum(map(fewest_tokens, texts))
         if read and read < sent:
             # its own window is smaller than the one we were told: what it did not read it cannot answer from
             usage["truncated_by_server"] = True

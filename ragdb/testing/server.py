@@ -67,6 +67,32 @@ class Reply:
         return cls("".join(events) + ("" if more.get("cut") else "data: [DONE]\n\n"), content_type="text/event-stream", **more)
 
     @classmethod
+    def message(cls, blocks: Sequence[tuple[str, Sequence[int]]], *, stream: bool = False, **more: Any) -> Reply:
+        """An answer in Anthropic's form: texts, each with the places (from 0) of the documents that it was taken from."""
+        head = {"id": "1", "type": "message", "role": "assistant", "model": "fake", "stop_sequence": None}
+        usage = {"input_tokens": 7, "output_tokens": 3}
+        if not stream:
+            content = [
+                {"type": "text", "text": text, "citations": [_citation(place) for place in places]} for text, places in blocks
+            ]
+            return cls.json({**head, "content": content, "stop_reason": "end_turn", "usage": usage}, **more)
+        events: list[dict[str, Any]] = [
+            {"type": "message_start", "message": {**head, "content": [], "stop_reason": None, "usage": usage}}
+        ]
+        for n, (text, places) in enumerate(blocks):
+            deltas = [{"type": "text_delta", "text": piece} for piece in re.findall(r"\S+\s*|\s+", text)]
+            deltas += [{"type": "citations_delta", "citation": _citation(place)} for place in places]
+            events.append({"type": "content_block_start", "index": n, "content_block": {"type": "text", "text": ""}})
+            events += [{"type": "content_block_delta", "index": n, "delta": delta} for delta in deltas]
+            events.append({"type": "content_block_stop", "index": n})
+        events += [
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": {"output_tokens": 3}},
+            {"type": "message_stop"},
+        ]
+        lines = (f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n" for event in events)
+        return cls("".join(lines), content_type="text/event-stream", **more)
+
+    @classmethod
     def vectors(cls, vectors: Sequence[Sequence[Any]], *, indices: Sequence[int] | None = None, **more: Any) -> Reply:
         """Embeddings in the order given; `indices` are the texts that they say they belong to."""
         items = [
@@ -157,6 +183,11 @@ class FakeOpenAIServer:
         if request.path == "/v1/embeddings":
             return Reply.vectors(self._embedder.embed_passages(request.body["input"]))
         return Reply.stream(re.findall(r"\S+\s*", said or "")) if request.body.get("stream") else Reply.chat(said)
+
+
+def _citation(place: int) -> dict[str, Any]:
+    at = {"document_index": place, "document_title": None, "start_char_index": 0, "end_char_index": 1}
+    return {"type": "char_location", "cited_text": "x", **at}
 
 
 def _script(answers: Answer | Sequence[Answer]) -> list[Answer]:

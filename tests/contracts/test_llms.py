@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,28 @@ def _fake(request: pytest.FixtureRequest) -> Make:
     return make
 
 
-MAKERS = {"openai": _openai, "fake": _fake}
+def _anthropic(request: pytest.FixtureRequest) -> Make:
+    if importlib.util.find_spec("anthropic") is None:
+        pytest.skip("the package anthropic is not installed (extra: anthropic)")
+
+    def make(answers: list[str | int | None]) -> LLM:
+        server = FakeOpenAIServer().__enter__()
+        request.addfinalizer(lambda: server.__exit__(None, None, None))
+        left = list(answers)
+
+        def answer(body: dict[str, Any]) -> Reply:
+            said = left.pop(0) if len(left) > 1 else left[0]
+            if isinstance(said, int):
+                return Reply.json({"type": "error", "error": {"type": "x", "message": "refused"}}, status=said)
+            return Reply.message([(said, [])] if said else [], stream=bool(body.get("stream")))
+
+        server.answers("/v1/messages", answer)
+        return adapters.load_llm("anthropic:fake", base_url=server.base_url.removesuffix("/v1"), api_key="k")
+
+    return make
+
+
+MAKERS = {"openai": _openai, "anthropic": _anthropic, "fake": _fake}
 
 
 @pytest.fixture(params=[*adapters.modules("llms"), "fake"])
@@ -102,6 +124,6 @@ def test_tokens_of_japanese_are_not_underestimated(make: Make) -> None:
 
 def test_the_recorded_name_finds_the_same_adapter_again(make: Make) -> None:
     llm = make(["x"])
-    again = adapters.load_llm(llm.name, defaults={"base_url": "http://127.0.0.1:1/v1"})
+    again = adapters.load_llm(llm.name, defaults={"base_url": "http://127.0.0.1:1/v1", "api_key": "k"})
     assert type(again) is type(llm)
     assert again.name == llm.name
