@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -565,3 +566,85 @@ def test_a_reader_that_goes_away_causes_no_noise(cli: Cli, docs: Path) -> None:
     made = process("show", "router.md", stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (made.returncode, made.stderr) == (1, b"")
+
+
+# --- what questions left behind -------------------------------------------------------------------
+
+
+def test_why_a_chunk_did_not_come_and_what_moved(cli: Cli, docs: Path) -> None:
+    cli("add", docs)
+    first = cli("ask", "How do I reset the router?", "--json").json["run_id"]
+    second = cli("search", "Which cable is the uplink?", "-k", "1", "--json").json["run_id"]
+    why = cli("why-not", str(second), "router#router#00")
+    assert why.code == 0, why.err
+    assert why.out.startswith("retrieve lexical: it holds none of the words that are searched for")
+    assert "    lacks: " in why.out
+    assert why.out.splitlines()[-1] == "so: a leg had it, and the fused ranking was cut before it"
+    as_json = cli("why-not", str(second), "router#router#00", "--json").json
+    assert as_json["findings"][-1]["stage"] == "verdict"
+    assert cli("why-not", str(second), "nowhere").code == 1
+    moved = cli("diff", str(first), str(second))
+    assert "left" in moved.out
+    assert {move["what"] for move in cli("diff", str(first), str(second), "--json").json["moves"]} <= {
+        "entered",
+        "left",
+        "up",
+        "down",
+        "stayed",
+    }
+    between = cli("explain", str(first), "--between", "retrieve lexical", "fuse")
+    assert "stayed" in between.out
+    assert "has no stage 'rerank'" in cli("explain", str(first), "--between", "fuse", "rerank").err
+
+
+def test_feedback_and_pruning(cli: Cli, docs: Path, query: Callable[..., Any]) -> None:
+    cli("add", docs)
+    run_id = str(cli("ask", "How do I reset the router?", "--json").json["run_id"])
+    assert cli("feedback", run_id, "bad", "--comment", "no", "--who", "ann").out == f"kept: run {run_id} is bad\n"
+    assert query("select rating, comment, who from ragdb.feedback") == [(-1, "no", "ann")]
+    assert cli("feedback", run_id, "great").code == 2
+    assert cli("prune", "--runs", "90d").out.startswith("deleted: 0 runs")
+    query("update ragdb.run set started_at = now() - interval '100 days'")
+    assert cli("prune", "--runs", "12w", "--json").json["deleted"]["run"] == 1
+    assert cli("prune", "--runs", "soon").code == 2
+
+
+def test_a_chat_knows_what_was_said_and_can_be_gone_on_with(
+    cli: Cli, docs: Path, monkeypatch: pytest.MonkeyPatch, query: Callable[..., Any]
+) -> None:
+    cli("add", docs)
+    monkeypatch.setenv("RAGDB_LLM", "ragdb.testing.fakes:FakeLLM:Hold it [1].")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("How do I reset the router?\n\nnot asked\n"))
+    said = cli("chat", "--conversation", "talk")
+    assert said.code == 0, said.err
+    assert said.out.splitlines()[0] == "Hold it [1]."
+    assert "[1] router.md > Router (" in said.out
+    monkeypatch.setattr(sys, "stdin", io.StringIO("And the reset button?\n"))
+    answer = cli("chat", "--conversation", "talk", "--json").json
+    assert answer["outcome"] in ("answered", "not_in_documents")
+    assert query("select count(*) from ragdb.run where conversation = 'talk'") == [(2,)]
+
+
+def test_a_pipeline_may_be_a_file(cli: Cli, docs: Path, tmp_path: Path, query: Callable[..., Any]) -> None:
+    cli("add", docs)
+    (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "candidates": 7}))
+    assert cli("search", "router", "--pipeline", tmp_path / "mine.json").code == 0
+    assert query("select pipeline ->> 'name', pipeline ->> 'candidates' from ragdb.run") == [("mine", "7")]
+    assert "no pipeline is called 'mine'" in cli("search", "router", "--pipeline", "mine").err
+    assert "cannot be read" in cli("search", "router", "--pipeline", "none.json").err
+
+
+def test_a_model_that_fails_is_a_failure_of_the_program(cli: Cli, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("add", docs)
+    monkeypatch.setenv("RAGDB_LLM", "openai:any")
+    monkeypatch.setenv("RAGDB_LLM_BASE_URL", "http://127.0.0.1:9/v1")
+    failed = cli("ask", "How do I reset the router?")
+    assert failed.code == 1
+    assert "RAGDB_LLM_BASE_URL" in failed.err
+    assert "RAGDB_LLM_BASE_URL" not in failed.out
+
+
+def test_a_preset_that_does_without_says_so(cli: Cli, docs: Path) -> None:
+    cli("add", docs)
+    told = cli("search", "router", "--pipeline", "advanced").err
+    assert "rewrite reword: left out: reword needs a language model" in told
