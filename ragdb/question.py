@@ -403,7 +403,15 @@ class Question:
         # Not in the caller's transaction: until its end, everybody who asks the same would wait for its row.
         vectors, rewrites = (self.fresh, self.rewritten) if self.parallel else ({}, {})
         model = self.info["model"] or ""
-        return self.recorder.store(self.db, answer=answer, passages=self.shown, vectors=vectors, rewrites=rewrites, model=model)
+        return self.recorder.store(
+            self.db,
+            answer=answer,
+            passages=self.shown,
+            vectors=vectors,
+            rewrites=rewrites,
+            model=model,
+            own_transaction=self.parallel,
+        )
 
 
 class AnswerStream:

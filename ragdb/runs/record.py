@@ -127,6 +127,7 @@ class Recorder:
         vectors: Mapping[str, Sequence[float]] | None = None,
         rewrites: Mapping[str, Sequence[Any]] | None = None,
         model: str = "",
+        own_transaction: bool = False,
     ) -> int | None:
         """Stores the run and returns its id; None, with a warning, where that failed: no answer is lost for its trace.
 
@@ -141,6 +142,7 @@ class Recorder:
             "error": answer.error if answer else None,
             "mode": answer.mode if answer else None,
             "answer": answer.text if answer else None,
+            "lazy": own_transaction,
             "document_ids": sorted({p.document_id for p in passages}),
             "stages": [_stage_row(trace) for trace in self.stages],
             "citations": [_citation_row(c) for c in answer.citations] if answer else [],

@@ -2,7 +2,9 @@
 --   {"collection", "verb", "question", "where", "pipeline", "k", "outcome"?, "mode"?, "answer"?, "usage", "document_ids", "ms",
 --    "stages": [{"step", "parent"?, "stage", "name", "query"?, "chunk_ids", "scores", "dropped", "note", "ms"}],
 --    "citations": [{"number", "chunk_id", "document_id", "label", "uri", "heading_path", "start", "end", "page", "quote"}],
---    "claims": [{"start", "end", "numbers", "misquoted"}], "conversation"?, "error"?}
+--    "claims": [{"start", "end", "numbers", "misquoted"}], "conversation"?, "error"?, "lazy"?}
+-- lazy: nobody waits until the trace is on the disk; a crash of the server may lose those of its last moments, and nothing
+-- else. For a transaction of its own only: it holds for all that the transaction commits.
 -- Returns null, and stores nothing, in a read-only transaction or on a standby.
 -- Where a document that was shown to the reader is gone by now, neither answer nor quote is stored.
 -- Until the transaction ends the documents that were shown are held FOR KEY SHARE: what deletes one waits, and blanks the
@@ -25,6 +27,9 @@ begin
   end if;
   if run ->> 'verb' is null or run ->> 'verb' not in ('search', 'ask') or num_nulls(run ->> 'question', run ->> 'pipeline', run ->> 'k', run ->> 'ms') > 0 then
     raise exception 'the run lacks its verb (search or ask), question, pipeline, k or ms' using errcode = 'RD004';
+  end if;
+  if (run ->> 'lazy')::boolean then
+    perform set_config('synchronous_commit', 'off', true);
   end if;
   read_from := ragdb.readable_collection(run ->> 'collection');
   begin

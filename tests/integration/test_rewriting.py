@@ -418,7 +418,7 @@ def test_a_server_that_drips_its_headers_is_left_behind(ragdb_url: str) -> None:
         with filled(ragdb_url, llm="openai:any", reranker=f"http:{url}/rerank", options=options) as rag:
             began = time.monotonic()
             answer = rag.ask("How do I reset the router?", pipeline=pipeline)
-            assert time.monotonic() - began < 5.5
+            assert time.monotonic() - began < 9, "a second each, and two for asking how large the window is"
     assert answer.outcome == "llm_failed"
     assert [t.note for t in stage(answer, "rewrite")] == ["left out: no answer in time; see rewrite_timeout"] * 3
     assert stage(answer, "rerank")[0].note.startswith("kept the fused order: ")
