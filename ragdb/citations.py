@@ -17,6 +17,7 @@ from ragdb.sentences import sentences
 from ragdb.types import Citation, Claim, Hit, Passage
 
 _WORDS = "sources?|passages?|documents?|docs?|refs?|references?|citations?|出典|資料|文書|引用|パッセージ"
+_FEWEST = 4  # characters of a sentence that say something
 _LONGEST = 400  # characters that an open bracket or backtick holds back
 _OPENING, _CLOSING = "[［【", "]］】"
 _S = r"[^\S\n]*"
@@ -202,6 +203,22 @@ def claims(text: str, passages: Sequence[Passage]) -> tuple[Claim, ...]:
         pieces = resolved(text[start:end], passages)[1]
         wrong = misquoted(text[start:end], [by_number[n] for n in pieces]) if pieces else ()
         found.append(Claim(start, end, pieces, wrong))
+    return tuple(found)
+
+
+def standing(text: str, passages: Sequence[Passage]) -> tuple[int, ...]:
+    """For an answer without a mark: the passages in which its sentences stand, word for word; none where one stands nowhere.
+
+    Small models copy the answer and forget the mark. Of several passages the first by number counts: they are ranked.
+    """
+    found: dict[int, None] = {}
+    ranked = [(p.number, _bare(f"{p.context} {p.content}")) for p in sorted(passages, key=lambda p: p.number)]
+    for start, end in sentences(text):
+        words = _bare(text[start:end])
+        number = next((number for number, inside in ranked if words in inside), None) if len(words) >= _FEWEST else None
+        if number is None:
+            return ()
+        found.setdefault(number)
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ragdb.adapters import sendable
-from ragdb.citations import Piece, Resolver, citation, claims
+from ragdb.citations import Piece, Resolver, citation, claims, standing
 from ragdb.errors import ContextTooSmall, LLMError
 from ragdb.llms.calls import Call, complete
 from ragdb.llms.think import strip_think
@@ -135,6 +135,7 @@ class Writing:
             for _ in self._read(completion.text or "", last=True):
                 pass
             if self._text or self._refused:
+                self._marked_where_it_stands()
                 return self._done()
             reason = f"empty answer, finish reason {completion.finish_reason or 'not given'}"
         return self._failed(reason)
@@ -169,6 +170,8 @@ class Writing:
                 yield AnswerPart(self._done().value.text)
                 return
             if self._text:
+                if added := self._marked_where_it_stands():
+                    yield added
                 self._done()
                 return
             reason = f"empty answer, finish reason {ended.finish_reason or 'not given'}"
@@ -194,6 +197,7 @@ class Writing:
         self._raw = ""  # as the model wrote it
         self._thinking = True  # until it is certain that the answer itself has begun
         self._refused = False
+        self._added = False  # marks that the model did not write
         self._text = ""
         self._cited: dict[int, Citation] = {}
 
@@ -234,6 +238,17 @@ class Writing:
             self._cited[number] = citation(number, hit, hit.start, hit.end, hit.content)
         return AnswerPart(text, tuple(self._cited[n] for n in piece.numbers))
 
+    def _marked_where_it_stands(self) -> AnswerPart | None:
+        """A model that copies and forgets the marks: they are put at the end, where every sentence stands in a passage."""
+        if self._cited or self._refused or self._said:
+            return None
+        numbers = standing(self._text, self._passages)
+        if not numbers:
+            return None
+        self._added = True
+        self._text = self._text.rstrip()
+        return self._part(Piece(" " + "".join(f"[{number}]" for number in numbers), numbers))
+
     def _used(self, completion: Completion) -> None:
         usage = self._usage
         usage["calls"] += 1
@@ -258,6 +273,7 @@ class Writing:
         else:
             answer = self._checked()
             false = f"; no such passage: {' '.join(self._resolver.false)}" if self._resolver.false else ""
+            false += "; marks added where its words stand" if self._added else ""
             wrong = f"; misquoted: {len(answer.misquoted)}" if answer.misquoted else ""
             self.outcome = Outcome(answer, note=f"citations: {len(answer.citations)}{false}{wrong}{note}")
         return self.outcome

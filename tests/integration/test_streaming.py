@@ -46,6 +46,8 @@ def text(parts: Sequence[AnswerPart]) -> str:
         ("I wonder [2]. </think> Hold it [1].", "Hold it [1].", [1]),
         ("In [2024] [9] hold it [2][1].", "In [2024]  hold it [2][1].", [2, 1]),
         ("`a[1]` NOT_IN_DOCUMENTS", "`a[1]` NOT_IN_DOCUMENTS", []),
+        ("The router has four lights.", "The router has four lights. [2]", [2]),
+        ("The router has five lights.", "The router has five lights.", []),
     ],
 )
 def test_a_stream_and_a_whole_answer_are_the_same(

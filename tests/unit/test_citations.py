@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragdb.citations import Resolver, misquoted, resolved
+from ragdb.citations import Resolver, misquoted, resolved, standing
 from ragdb.types import Passage
 
 
@@ -113,6 +113,18 @@ def test_an_open_bracket_does_not_hold_back_the_rest() -> None:
     assert "".join(piece.text for piece in resolver.feed("plain text ")) == "plain text "
     assert resolver.feed("[") == []
     assert "".join(p.text for p in resolver.feed("x" * 500)).startswith("[x")
+
+
+def test_an_answer_without_marks_is_cited_where_every_sentence_stands() -> None:
+    found = [
+        passage(1, "a", "The limit is 60,000 yen.\nIt was raised in 2025."),
+        passage(2, "b", "月額 10,000 円。毎月25日に支給する。"),
+    ]
+    assert standing("10,000 円", found) == (2,)
+    assert standing("It was raised in 2025. 毎月25日に支給する。", found) == (1, 2)
+    assert standing("The limit is 60,000 yen. It is generous.", found) == (), "one sentence stands nowhere"
+    assert standing("yen", found) == (), "too little to say"
+    assert standing("", found) == ()
 
 
 def test_quoted_words_have_to_stand_in_what_is_cited() -> None:
