@@ -323,3 +323,43 @@ def test_a_redaction_that_fails_stores_nothing(ragdb_url: str, query: Query) -> 
         answer = rag.ask(QUESTION)
         assert (answer.outcome, answer.run_id) == ("answered", None)
     assert query("select count(*) from ragdb.run") == [(0,)]
+
+
+# --- held together --------------------------------------------------------------------------------
+
+
+def test_python_sql_and_json_say_the_same(rag: RagDB, query: Query) -> None:
+    """One search and one run, by whichever door."""
+    pipeline = Pipeline(candidates=20)
+    result = rag.search(QUESTION, k=10, pipeline=pipeline)
+    by_sql = query(
+        "select chunk_id, score, ranks from ragdb.search(%s, collection => 'help', k => 10, options => '{\"candidates\": 20}')",
+        QUESTION,
+    )
+    assert [(hit.chunk_id, pytest.approx(hit.score), dict(hit.ranks)) for hit in result] == by_sql
+    assert [hit["chunk_id"] for hit in result.to_dict()["hits"]] == [row[0] for row in by_sql]
+    answer = rag.ask(QUESTION, pipeline=pipeline)
+    explained = rag.explain(answer.run_id or 0, top=1000)
+    rows = query("select step, stage, name, rank, score, label, fell, chunk_id, note from ragdb.explain(%s, 1000)", answer.run_id)
+    assert [(r.step, r.stage, r.name, r.rank, r.score, r.label, r.fell, r.chunk_id, r.note) for r in explained.rows] == rows
+    assert [next(iter(row.values())) for row in explained.to_dict()["rows"]] == [row[0] for row in rows]
+    stored = query(
+        "select step, chunk_id, rank, score from ragdb.run_candidate where run_id = %s and fell is null order by 1, 3",
+        answer.run_id,
+    )
+    traced = [
+        (trace.step, chunk_id, rank, score)
+        for trace in answer.stages
+        for rank, (chunk_id, score) in enumerate(zip(trace.chunk_ids, trace.scores, strict=True), start=1)
+    ]
+    assert stored == traced
+    assert [(row[0], row[6]) for row in rows if row[6]] == [
+        (trace.step, why) for trace in answer.stages for why, ids in trace.dropped.items() for _ in sorted(ids)
+    ]
+    cited = query("select number, label, start_at, end_at, quote from ragdb.run_citations(%s)", answer.run_id)
+    assert cited == [(c.number, c.label, c.start, c.end, c.quote) for c in answer.citations]
+    as_json = answer.to_dict()
+    assert [(c["number"], c["label"]) for c in as_json["citations"]] == [row[:2] for row in cited]
+    assert query("select outcome, answer from ragdb.run where run_id = %s", answer.run_id) == [
+        (as_json["outcome"], as_json["text"])
+    ]
