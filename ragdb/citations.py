@@ -32,6 +32,13 @@ _UNKNOWN = regex.compile(
 _FENCE = regex.compile(r"[ \t>]*(?P<fence>`{3,}|~{3,})[^\n]*")
 _PERHAPS_FENCE = regex.compile(r"[ \t>]*(?:`{0,2}|~{0,2})")
 _PLAIN = regex.compile(rf"[^\n`\\{regex.escape(_OPENING, special_only=False)}]+")
+_THOUSANDS = regex.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_NOT_WORDS = regex.compile(r"(?:(?!(?<=\d)\.(?=\d)|(?<![\p{L}\d])-(?=\d))[\s\p{P}\p{S}])+")
+_CJK = r"[\p{Han}\p{Hiragana}\p{Katakana}ー]"
+_BESIDE_CJK = regex.compile(rf"(?<={_CJK}) | (?={_CJK})")
+_LATIN = regex.compile(r"[\p{Latin}\d]")
+_DECIMALS = regex.compile(r"\.\d")
+_ENDED = regex.compile(r"[.!?。！？][)\]」』”\"]*$")
 _QUOTATION = regex.compile(r"「([^「」\n]{6,})」|“([^“”\n]{12,})”|\"([^\"\n]{12,})\"")
 
 
@@ -209,13 +216,18 @@ def claims(text: str, passages: Sequence[Passage]) -> tuple[Claim, ...]:
 def standing(text: str, passages: Sequence[Passage]) -> tuple[int, ...]:
     """For an answer without a mark: the passages in which its sentences stand, word for word; none where one stands nowhere.
 
-    Small models copy the answer and forget the mark. Of several passages the first by number counts: they are ranked.
+    Small models copy the answer and forget the mark. A whole sentence has to be one there too ("it is not true that ..." says
+    something else), a few words without a full stop may stand anywhere. Of several passages the first by number counts.
     """
     found: dict[int, None] = {}
-    ranked = [(p.number, _bare(f"{p.context} {p.content}")) for p in sorted(passages, key=lambda p: p.number)]
+    ranked = [
+        (p.number, _bare(p.content), {_bare(p.content[start:end]) for start, end in sentences(p.content)})
+        for p in sorted(passages, key=lambda p: p.number)
+    ]
     for start, end in sentences(text):
-        words = _bare(text[start:end])
-        number = next((number for number, inside in ranked if words in inside), None) if len(words) >= _FEWEST else None
+        words, whole = _bare(text[start:end]), _ENDED.search(text[start:end])
+        number = next((n for n, inside, own in ranked if (words in own if whole else _inside(words, inside))), None)
+        number = number if len(words) >= _FEWEST else None
         if number is None:
             return ()
         found.setdefault(number)
@@ -223,16 +235,31 @@ def standing(text: str, passages: Sequence[Passage]) -> tuple[int, ...]:
 
 
 def misquoted(sentence: str, cited: Sequence[Passage]) -> tuple[str, ...]:
-    """Quotations in a sentence that stand in none of the passages it cites, spaces and case aside."""
+    """Quotations in a sentence that stand in none of the passages it cites, spaces, marks and case aside."""
     said = [match[1] or match[2] or match[3] for match in _QUOTATION.finditer(sentence)]
     texts = [
-        _bare(f"{passage.title or ''} {' '.join(passage.heading_path)} {passage.context} {passage.content}") for passage in cited
+        _bare(" ".join([p.title or "", *p.heading_path, p.context, p.content, *(hit.content for hit in p.hits)])) for p in cited
     ]
-    return tuple(words for words in said if not any(_bare(words) in text for text in texts))
+    return tuple(words for words in said if not any(_inside(_bare(words), text) for text in texts))
 
 
 def _bare(text: str) -> str:
-    return regex.sub(r"[\s\p{P}\p{S}]+", "", unicodedata.normalize("NFKC", text).casefold())
+    """The words of a text, as they are compared: case, spaces and marks aside, numbers whole (1,000 is 1000, 1.5 is not 15)."""
+    plain = _THOUSANDS.sub("", unicodedata.normalize("NFKC", text).casefold().replace("−", "-"))
+    words = _NOT_WORDS.sub(" ", plain)
+    return _BESIDE_CJK.sub("", words).strip()
+
+
+def _inside(words: str, text: str) -> bool:
+    """Does the text hold these words, and not as a part of a longer number or word?"""
+    at = text.find(words) if words else -1
+    while at >= 0:
+        before, after = text[at - 1 : at], text[at + len(words) : at + len(words) + 2]
+        cut = (_LATIN.fullmatch(before) and _LATIN.fullmatch(words[0])) or (before in ("-", ".") and words[0].isdigit())
+        if not cut and not (_LATIN.fullmatch(after[:1]) and _LATIN.fullmatch(words[-1])) and not _DECIMALS.match(after):
+            return True
+        at = text.find(words, at + 1)
+    return False
 
 
 def citation(number: int, hit: Hit, start: int, end: int, words: str) -> Citation:

@@ -31,7 +31,7 @@ _PIECES = re.compile(r"[A-Za-z\u00aa-\u024f]+|\s+|.")
 _LONG_WORD = 10
 _GRACE = 0.2  # seconds, for what keeps the deadline itself
 _WORDS = re.compile(r"[A-Za-z\u00aa-\u024f]+")
-_OTHER = re.compile(r"[\u0370-\U0010ffff]")
+_OTHER = re.compile(r"[^\W\d_a-zA-Z\u00aa-\u024f]")
 _TOO_LONG = re.compile(
     r"context.{0,20}(length|window|size)|maximum context|too many tokens|prompt is too long|input is too long", re.IGNORECASE
 )
@@ -255,6 +255,7 @@ def estimate_tokens(text: str) -> int:
         first = piece[0]
         if first.isspace():
             count += len(piece) > 1 or first == "\n"
+            count += sum(1 for character in piece if character > "\x7f")  # an ideographic space is a token, often two
         elif len(piece) == 1:
             count += 2 if first > "\uffff" else 1
         else:
@@ -264,7 +265,8 @@ def estimate_tokens(text: str) -> int:
 
 
 def fewest_tokens(text: str) -> int:
-    """A floor that no tokenizer in use goes below: a token for a Latin word, one for four characters of other scripts."""
+    """A floor that no tokenizer in use goes below: a token for a Latin word, one for four letters of other scripts. Lines and
+    dots are often drawn in one token for many, so they are not counted."""
     return sum(1 for _ in _WORDS.finditer(text)) + sum(1 for _ in _OTHER.finditer(text)) // 4
 
 

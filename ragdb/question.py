@@ -14,14 +14,16 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from ragdb.adapters import sendable
 from ragdb.compress import by_embedder, by_llm, by_reranker, compressor
 from ragdb.context import Context
-from ragdb.db.caller import value
+from ragdb.db.caller import from_json, value
 from ragdb.deadline import Started
 from ragdb.embedders import embed_checked, embed_query_checked
 from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery
 from ragdb.ingest.clean import clean_json, clean_text
 from ragdb.llms.calls import counted
+from ragdb.prompts import recent
 from ragdb.protocols import CountTokens, Embedder
 from ragdb.quotations import quote
 from ragdb.rewriting import Rewriting
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from ragdb.pipeline import Pipeline
 
 logger = logging.getLogger("ragdb.run")
+
+_LONGEST_NAME = 2000  # bytes of a conversation's name: it stands in an index
 
 
 class Question:
@@ -78,6 +82,7 @@ class Question:
         self.db = context.caller(session)
         # The caller's session is one connection: its legs run one after the other.
         self.parallel = session is None
+        self.said_from: set[int] = set()  # documents that the turns of the conversation were answered from
         self.history = _history(history) or self._turns(conversation)
         self.in_conversation = conversation is not None
         self.fresh: dict[str, tuple[float, ...]] = {}  # vectors made now, worth keeping, by what they are known as
@@ -103,14 +108,19 @@ class Question:
             share=context.record,
             redact=context.redact,
         )
+        if offset:
+            self.recorder.usage["offset"] = offset
 
     def _turns(self, conversation: str | None) -> tuple[Message, ...]:
         """What was said in a conversation, from its stored runs."""
         if conversation is None:
             return ()
-        if not isinstance(conversation, str) or not conversation.strip() or len(conversation) > 1000:
-            raise ConfigError(f"conversation is {str(conversation)[:80]!r}; it is your name for it, 1 to 1000 characters")
+        fits = isinstance(conversation, str) and conversation.strip() and len(sendable(conversation).encode()) <= _LONGEST_NAME
+        if not fits or sendable(conversation) != conversation:
+            raise ConfigError(f"conversation is {str(conversation)[:80]!r}; it is your name for it, a text of 1 to 2000 bytes")
         rows = self.db.call("turns", conversation=conversation, collection=self.context.collection)
+        # the answer is written from these turns too: it goes with their documents
+        self.said_from = {int(i) for row in rows for i in from_json(row["document_ids"])}
         return tuple(said for row in rows for said in (Message("user", row["question"]), Message("assistant", row["answer"])))
 
     def found(self) -> Ranking:
@@ -180,9 +190,21 @@ class Question:
             temperature=self.pipeline.temperature,
             timeout=self.pipeline.timeout,
             prompts=self.context.prompts,
-            history=self.history,
+            history=self._said_that_fits(),
             said=said,
         )
+
+    def _said_that_fits(self) -> tuple[Message, ...]:
+        """Of what was said before the newest that take a third of the window at most: the passages need the rest."""
+        llm = self.context.llm
+        said = recent(self.history)
+        if llm is None or not said:
+            return said
+        room = max(0, llm.context_window - llm.max_output_tokens) // 3
+        while said and sum(llm.count_tokens(message.content) for message in said) > room:
+            said = said[1:]
+            self.recorder.usage["history_left_out"] = len(recent(self.history)) - len(said)
+        return said
 
     def _further(self) -> list[Query]:
         """What the rewriters made of the question. A condensed follow-up takes the place of the question in the search."""
@@ -313,14 +335,12 @@ class Question:
 
     def answer_or_writing(self) -> Answer | synthesize.Writing:
         """Everything up to the writing: the answer where no model writes it, else the writing to come."""
+        if ready := self._from_what_was_said() or self.not_searched():
+            return ready
         # Before any work: a prompt that cannot fit is known now.
         llm, prompts = self.context.llm, self.context.prompts
-        budget = synthesize.room(self.question, llm, prompts, self.history) if llm else self.pipeline.context_tokens
-        return (
-            self._from_what_was_said()
-            or self.not_searched()
-            or self._packed(Ranking.of(self.found().hits[: self.k], "kept"), budget)
-        )
+        budget = synthesize.room(self.question, llm, prompts, self._said_that_fits()) if llm else self.pipeline.context_tokens
+        return self._packed(Ranking.of(self.found().hits[: self.k], "kept"), budget)
 
     def _packed(self, top: Ranking, budget: int) -> Answer | synthesize.Writing:
         """validate, expand, pack; synthesize too where it costs no call."""
@@ -407,6 +427,7 @@ class Question:
             self.db,
             answer=answer,
             passages=self.shown,
+            said_from=self.said_from,
             vectors=vectors,
             rewrites=rewrites,
             model=model,
@@ -439,7 +460,7 @@ class AnswerStream:
     def __next__(self) -> AnswerPart:
         try:
             return next(self._parts)
-        except StopIteration:
+        except BaseException:  # its end, a failure, or Ctrl-C: the run is recorded
             self._end()
             raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -224,7 +225,9 @@ class AsyncRagDB:
             return await session.run_sync(lambda sync: verb(*args, session=sync, **kwargs))  # type: ignore[no-any-return]
         if session is not None:
             kwargs["session"] = session
-        return await asyncio.get_running_loop().run_in_executor(self._rag.context.questions, partial(verb, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._rag.context.questions, partial(contextvars.copy_context().run, verb, *args, **kwargs)
+        )
 
     async def add(self, document: Document, *, session: Any = None) -> Added:
         return await self._run(self._rag.add, document, session=session)
@@ -266,8 +269,11 @@ class AsyncAnswerStream:
         return self
 
     async def __anext__(self) -> AnswerPart:
-        self._waiting = asyncio.ensure_future(self._run(next, self._parts, None))
+        # One that was waited for and given up (asyncio.wait_for) is still on its way.
+        if self._waiting is None:
+            self._waiting = asyncio.ensure_future(self._run(next, self._parts, None))
         part = await asyncio.shield(self._waiting)
+        self._waiting = None
         if part is None:
             raise StopAsyncIteration
         return part  # type: ignore[no-any-return]

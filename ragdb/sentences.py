@@ -5,8 +5,9 @@ from __future__ import annotations
 import regex
 
 # A sentence ends at 。！？ (closing brackets and citation marks stay with it), at . ! ? before a space, or at a line end.
+_CLOSING = r"(?:[」』）)\]\"”]|\[\d+\]|（(?:\[\d+\])+）)*"
 _SENTENCE = regex.compile(
-    r"[^\n]*?(?:[。！？](?:[」』）)\]\"”]|\[\d+\])*|[.!?](?:[)\]\"”']|\[\d+\])*(?=\s|$)(?:\s*\[\d+\])*|(?=\n|$))", regex.MULTILINE
+    rf"[^\n]*?(?:[。！？]{_CLOSING}|[.!?](?:[)\]\"”']|\[\d+\])*(?=\s|$)(?:\s*\[\d+\])*|(?=\n|$))", regex.MULTILINE
 )
 
 

@@ -50,6 +50,7 @@ grant execute on function
   ragdb.neighbors(bigint[], integer),
   ragdb.document_spans(bigint[], bigint[], bigint[]),
   ragdb.section_around(bigint[]),
+  ragdb.why_not(bigint, text),
   ragdb.list_collections(),
   ragdb.collection_info(text),
   ragdb.collection_counts(text),
@@ -75,8 +76,7 @@ grant execute on function
   ragdb.whole_collections(),
   ragdb.limited_documents(),
   ragdb.reads_all_runs(),
-  ragdb.explain(bigint, integer),
-  ragdb.why_not(bigint, text)
+  ragdb.explain(bigint, integer)
   to ragdb_reader, ragdb_writer, ragdb_auditor;
 grant execute on function ragdb.list_runs(text, integer, bigint), ragdb.run_citations(bigint) to ragdb_auditor;
 grant execute on function ragdb.reads_run(text, text, bytea, bigint[]) to ragdb_writer, ragdb_auditor;

@@ -29,13 +29,12 @@ def chat(
 ) -> None:
     """Ask one question after the other; each knows what was said.
 
-    An empty line, or Ctrl-D, ends it. From a pipe every line is a question.
+    An empty line, or Ctrl-D, ends it. From a pipe every line that is not blank is a question.
     """
     filters, preset = json_object(where, "--where"), pipeline_named(pipeline)
     name = conversation or uuid4().hex[:12]
     with state.rag(llm=llm) as rag:
-        if sys.stdin.isatty():
-            note(f"conversation {name}; an empty line ends it")
+        note(f"conversation {name}" + ("; an empty line ends it" if sys.stdin.isatty() else ""))
         while question := _question():
             answer = _answered(rag, question, state, k=k, where=filters, pipeline=preset, conversation=name)
             if state.json:
@@ -50,7 +49,7 @@ def _question() -> str:
             return input(bold("? ")).strip()
         except EOFError:
             return ""
-    return sys.stdin.readline().strip()
+    return next((line.strip() for line in sys.stdin if line.strip()), "")
 
 
 def _answered(rag: RagDB, question: str, state: State, **how: object) -> Answer:

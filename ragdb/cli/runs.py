@@ -56,7 +56,7 @@ def explain(
 def why_not(
     state: State,
     run: Run,
-    chunk: Annotated[str, typer.Argument(metavar="CHUNK", help="Its label (page#heading#00) or its id.", show_default=False)],
+    chunk: Annotated[str, typer.Argument(metavar="CHUNK", help="Its label, its id, or a document's uri.", show_default=False)],
 ) -> None:
     """Show why a chunk that was expected did not come.
 
@@ -75,7 +75,7 @@ def why_not(
 
 def _print_finding(finding: Finding) -> None:
     if finding.stage == "verdict":
-        say(f"{bold('so')}: {finding.finding}")
+        say(f"{bold('so')}: {finding.finding}  {dim(str(finding.detail.get('chunk') or ''))}".rstrip())
         return
     name = f" {finding.name}" if finding.name else ""
     score = f"  score {finding.score:.4f}" if finding.score is not None and finding.stage != "synthesize" else ""
@@ -102,10 +102,13 @@ def _print_moves(state: State, moves: Sequence[Move]) -> None:
     if state.json:
         json_line({"moves": [{**move.to_dict(), "what": move.what} for move in moves]})
         return
+    moved = [move for move in moves if move.what != "stayed"]
     colours = {"entered": "green", "up": "green", "left": "yellow", "down": "yellow"}
-    for move in moves:
+    for move in moved:
         places = f"{move.before or '-':>4} -> {move.after or '-':<4}"
         say(f"{places} {style(f'{move.what:<8}', fg=colours.get(move.what))} {move.label or f'chunk {move.chunk_id}'}")
+    if len(moved) < len(moves):
+        say(dim(f"{counted(len(moves) - len(moved), 'chunk')} stayed"))
     if not moves:
         say("nothing was ranked in either")
 
@@ -135,10 +138,15 @@ def prune(
     state: State,
     runs: Annotated[str | None, typer.Option(metavar="AGE", help="Runs older than this: 90d, 12w.", show_default=False)] = None,
     caches: Annotated[str, typer.Option(metavar="AGE", help="And cached rewrites and vectors of questions.")] = "30d",
+    yes: Annotated[bool, typer.Option("--yes", help="Also those of today.")] = False,
 ) -> None:
-    """Delete old runs and caches."""
+    """Delete old runs and caches, of all collections."""
     from ragdb.runs import prune as delete
 
+    if state.collection:
+        raise typer.BadParameter("prune goes by age and not by collection; leave --collection out")
+    if runs and _age(runs, "--runs") < timedelta(days=1) and not yes:
+        raise typer.BadParameter(f"--runs {runs} deletes the runs of today, with conversations and feedback; say --yes too")
     with _rag(state) as rag:
         deleted = delete(rag, runs=_age(runs, "--runs") if runs else None, caches=_age(caches, "--caches"))
     if state.json:
@@ -152,6 +160,8 @@ def _age(text: str, option: str) -> timedelta:
     if found is None:
         raise typer.BadParameter(f"{option} is {text!r}; write an age like 90d, 12w or 36h")
     unit = {"h": "hours", "w": "weeks"}.get((found[2] or "d")[0], "days")
+    if int(found[1]) > 36500:
+        raise typer.BadParameter(f"{option} is {text!r}, longer ago than anything; write an age like 90d")
     return timedelta(**{unit: int(found[1])})
 
 

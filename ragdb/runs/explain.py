@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from ragdb.adapters import sendable
 from ragdb.db.caller import Caller, Row, from_json
 from ragdb.errors import ConfigError
 from ragdb.types import _Value
@@ -75,9 +76,9 @@ class Explanation(_Value):
         """What came out of a stage (`fuse`, `retrieve lexical`) by chunk id, best first. Raises ConfigError without it."""
         name, _, part = stage.partition(" ")
         found = [row for row in self.rows if row.stage == name and (not part or row.name == part)]
-        if not found:
+        if not found or (not part and name == "retrieve" and len({row.name for row in found}) > 1):
             there = dict.fromkeys(f"{row.stage} {row.name}".strip() for row in self.rows if row.chunk_id is not None)
-            raise ConfigError(f"run {self.run_id} has no stage {stage!r} with chunks; it has {', '.join(there) or 'none'}")
+            raise ConfigError(f"run {self.run_id} has no single stage {stage!r} with chunks; it has {', '.join(there) or 'none'}")
         came = [row for row in found if row.chunk_id is not None and row.fell is None]
         last = max((row.step for row in came), default=0)
         return {
@@ -119,7 +120,7 @@ def why_not(rag: HasDatabase, run_id: int, chunk: str | int) -> tuple[Finding, .
 
     Raises UnknownRun, and ConfigError where the collection has no such chunk for the caller.
     """
-    rows: list[Row] = rag.context.database.call("why_not", run_id=run_id, chunk=str(chunk))
+    rows: list[Row] = rag.context.database.call("why_not", run_id=run_id, chunk=sendable(str(chunk)))
     return tuple(Finding(**{**row, "detail": from_json(row["detail"])}) for row in rows)
 
 
@@ -131,7 +132,11 @@ def diff(rag: HasDatabase, before: int, after: int) -> tuple[Move, ...]:
 
 def feedback(rag: HasDatabase, run_id: int, rating: int, *, comment: str | None = None, who: str | None = None) -> None:
     """Keeps what a reader (`who`, your name for them) thought of a run: 1 good, 0 neither, -1 bad. Raises UnknownRun."""
-    rag.context.database.call("give_feedback", run_id=run_id, rating=rating, comment=comment, who=who)
+    rag.context.database.call("give_feedback", run_id=run_id, rating=rating, comment=_text(comment), who=_text(who))
+
+
+def _text(given: str | None) -> str | None:
+    return None if given is None else sendable(given)
 
 
 def _moves(before: Mapping[int, FunnelRow], after: Mapping[int, FunnelRow]) -> tuple[Move, ...]:

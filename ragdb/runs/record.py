@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import psycopg
@@ -128,6 +128,7 @@ class Recorder:
         rewrites: Mapping[str, Sequence[Any]] | None = None,
         model: str = "",
         own_transaction: bool = False,
+        said_from: Iterable[int] = (),
     ) -> int | None:
         """Stores the run and returns its id; None, with a warning, where that failed: no answer is lost for its trace.
 
@@ -143,17 +144,20 @@ class Recorder:
             "mode": answer.mode if answer else None,
             "answer": answer.text if answer else None,
             "lazy": own_transaction,
-            "document_ids": sorted({p.document_id for p in passages}),
+            "document_ids": sorted({*(p.document_id for p in passages), *said_from}),
             "stages": [_stage_row(trace) for trace in self.stages],
             "citations": [_citation_row(c) for c in answer.citations] if answer else [],
             "claims": [_claim_row(c) for c in answer.claims] if answer else [],
         }
-        for text, vector in (vectors or {}).items():
+        for text, vector in (vectors or {}).items() if self._redact is None else ():
             _kept(db, "keep_query_vector", question=text, model=model, numbers=list(vector))
-        # What was made of a question reads like it: where texts are redacted it is not kept, for it would be of no use changed.
+        # Where texts are redacted, neither what was made of a question nor its vector is kept: they would be of no use changed.
         for key, queries in (rewrites or {}).items() if self._redact is None else ():
             _kept(db, "keep_rewrite", key=key, queries=_storable({"queries": list(queries)}))
-        otel.trace(run, self._began_at)
+        try:
+            otel.trace(run, self._began_at)
+        except Exception as error:  # noqa: BLE001  a processor of the program's: its spans are not worth an answer
+            logger.warning("no span was made: %s: %s", type(error).__name__, sendable(str(error)))
         failed = answer is not None and answer.outcome == "llm_failed"
         if not failed and random.random() >= self._share:  # noqa: S311  a sample, no secret
             return None
@@ -194,9 +198,22 @@ def _redacted(run: dict[str, Any], redact: Callable[[str], str]) -> dict[str, An
     citations = [{**citation, "quote": clean(citation["quote"])} for citation in run["citations"]]
     # offsets into another text would point anywhere
     claims = run["claims"] if answer == run["answer"] else []
-    where = {key: clean(value) if isinstance(value, str) else value for key, value in run["where"].items()}
+
+    def deep(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {clean(str(key)): deep(inner) for key, inner in value.items()}
+        return (
+            [deep(inner) for inner in value]
+            if isinstance(value, (list, tuple))
+            else clean(value)
+            if isinstance(value, str)
+            else value
+        )
+
+    where = deep(run["where"])
     return {
         **run,
+        "usage": {**deep({k: v for k, v in run["usage"].items() if k != "models"}), **_models(run["usage"]), "redacted": True},
         "question": clean(run["question"]),
         "answer": answer,
         "error": clean(run["error"]),
@@ -205,6 +222,10 @@ def _redacted(run: dict[str, Any], redact: Callable[[str], str]) -> dict[str, An
         "citations": citations,
         "claims": claims,
     }
+
+
+def _models(usage: Mapping[str, Any]) -> dict[str, Any]:
+    return {"models": usage["models"]} if "models" in usage else {}
 
 
 def _storable(value: Any) -> Any:

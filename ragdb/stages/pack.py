@@ -15,11 +15,10 @@ from collections.abc import Callable, Sequence
 from ragdb.errors import ContextTooSmall
 from ragdb.prompts import rendered
 from ragdb.protocols import CountTokens
+from ragdb.sentences import sentences
 from ragdb.types import Outcome, Passage
 
-_SAME = 0.9
-_RUN = 5
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_SPACES = re.compile(r"\s+")
 
 
 def pack(
@@ -36,18 +35,22 @@ def pack(
     """
     chosen: list[Passage] = []
     dropped: list[int] = []
+    repeated: list[int] = []
     shrunk = compressed = 0
     left = budget
-    passages, repeated = _distinct(passages)
+    # Room for what is found stands before room for what is around it.
+    needed = [_tokens(_hits_only(passage), count_tokens) for passage in passages]
     for place, passage in enumerate(passages):
         numbered = dataclasses.replace(passage, number=len(chosen) + 1)
-        # what is left is shared with those that follow
-        share = left // (len(passages) - place)
-        fitting = None
-        if compress is not None and count_tokens(rendered(numbered) + "\n\n") > share:
-            fitting = _compressed(numbered, share, count_tokens, compress)
-            compressed += fitting is not None
-        fitting = fitting or _fitting(numbered, left, count_tokens)
+        if any(_says_all(other, numbered) for other in chosen):
+            repeated += [hit.chunk_id for hit in passage.hits]
+            continue
+        reserved = sum(needed[place + 1 :])
+        fitting = _fitting(numbered, left, left - reserved, count_tokens)
+        if compress is not None and (fitting is None or len(fitting.hits) < len(passage.hits)):
+            share = left // (len(passages) - place)
+            if (short := _compressed(numbered, share, count_tokens, compress)) is not None:
+                fitting, compressed = short, compressed + 1
         if fitting is None:
             dropped += [hit.chunk_id for hit in passage.hits]
             continue
@@ -64,7 +67,7 @@ def pack(
         )
     note = f"{budget - left} of {budget} tokens" + (f", {shrunk} passages without neighbours" if shrunk else "")
     note += f", {compressed} compressed" if compressed else ""
-    fell = {"token budget": tuple(dropped), "says what a better one says": repeated}
+    fell = {"token budget": tuple(dropped), "says what a better one says": tuple(repeated)}
     return Outcome(reading_order(chosen), {why: ids for why, ids in fell.items() if ids}, note)
 
 
@@ -73,46 +76,59 @@ def reading_order(ranked: Sequence[Passage]) -> tuple[Passage, ...]:
     return (*ranked[0::2], *reversed(ranked[1::2]))
 
 
-def _distinct(passages: Sequence[Passage]) -> tuple[list[Passage], tuple[int, ...]]:
-    """The passages without those that nearly repeat a better one, and the chunks of these.
+def _says_all(better: Passage, passage: Passage) -> bool:
+    """Does a better passage, as it is shown, hold every sentence of this one, under the same title and headings?
 
-    Nearly: nine tenths of its runs of five characters stand in the better one, and every number does: two versions of a page
-    differ by a number.
+    Spaces and marks aside and nothing else: two versions of a page differ by a number, a name or a "not".
     """
-    kept: list[tuple[Passage, frozenset[str], frozenset[str]]] = []
-    repeated: list[int] = []
-    for passage in passages:
-        runs, numbers = _runs(passage.content)
-        if runs and any(len(runs & other) >= _SAME * len(runs) and numbers <= known for _, other, known in kept):
-            repeated += [hit.chunk_id for hit in passage.hits]
-        else:
-            kept.append((passage, runs, numbers))
-    return [passage for passage, _, _ in kept], tuple(repeated)
+    if (better.title, better.heading_path) != (passage.title, passage.heading_path):
+        return False
+    return _sentences(passage.content) <= _sentences(better.content)
 
 
-def _runs(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    plain = "".join(unicodedata.normalize("NFKC", text).casefold().split())
-    return frozenset(plain[n : n + _RUN] for n in range(max(1, len(plain) - _RUN + 1))), frozenset(_NUMBER.findall(plain))
+def _sentences(text: str) -> frozenset[str]:
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    found = (_SPACES.sub(" ", plain[start:end]).strip(" .。!?！？-*・") for start, end in sentences(plain))
+    return frozenset(sentence for sentence in found if sentence)
 
 
 def _compressed(
     passage: Passage, share: int, count_tokens: CountTokens, compress: Callable[[Passage, int], str | None]
 ) -> Passage | None:
-    head = count_tokens(rendered(dataclasses.replace(passage, content="")) + "\n\n")
-    text = compress(passage, share - head) if share > head else None
-    if not text:
-        return None
-    short = dataclasses.replace(passage, content=text)
-    tokens = count_tokens(rendered(short) + "\n\n")
-    return dataclasses.replace(short, tokens=tokens) if tokens <= share else None
+    head = _tokens(dataclasses.replace(passage, content=""), count_tokens)
+    # Texts put together may count a little more than each alone.
+    for slack in (0, 16, 64):
+        text = compress(passage, share - head - slack) if share - head > slack else None
+        short = dataclasses.replace(passage, content=text or "")
+        if text and (tokens := _tokens(short, count_tokens)) <= share:
+            return dataclasses.replace(short, tokens=tokens)
+    return None
 
 
-def _fitting(passage: Passage, left: int, count_tokens: CountTokens) -> Passage | None:
-    """The passage, or only its best hit, whichever fits into what is left."""
+def _fitting(passage: Passage, left: int, freely: int, count_tokens: CountTokens) -> Passage | None:
+    """The passage where it fits into `freely`, else its hits alone, else its best hit, in what is left."""
     best = passage.hits[0]
     alone = dataclasses.replace(passage, content=best.content, start=best.start, end=best.end, hits=(best,))
-    for form in (passage, alone):
-        tokens = count_tokens(rendered(form) + "\n\n")
-        if tokens <= left:
+    for form, room in ((passage, freely), (_hits_only(passage), left), (alone, left)):
+        tokens = _tokens(form, count_tokens)
+        if tokens <= room:
             return dataclasses.replace(form, tokens=tokens)
     return None
+
+
+def _hits_only(passage: Passage) -> Passage:
+    """The passage without what stands around its hits; its span is from the first of them to the last."""
+    hits = sorted(passage.hits, key=lambda hit: hit.start)
+    spans: list[list[int]] = []
+    for hit in hits:
+        if spans and hit.start <= spans[-1][1]:
+            spans[-1][1] = max(spans[-1][1], hit.end)
+        else:
+            spans.append([hit.start, hit.end])
+    at = passage.start
+    text = "\n...\n".join(passage.content[start - at : end - at] for start, end in spans)
+    return dataclasses.replace(passage, content=text, start=spans[0][0], end=spans[-1][1])
+
+
+def _tokens(passage: Passage, count_tokens: CountTokens) -> int:
+    return count_tokens(rendered(passage) + "\n\n")

@@ -19,10 +19,20 @@ from ragdb.llms.think import strip_think
 from ragdb.openai_api import fewest_tokens
 from ragdb.prompts import OURS, Prompts, language_of, recent, rendered
 from ragdb.protocols import LLM
-from ragdb.types import Answer, AnswerMode, AnswerOutcome, AnswerPart, Citation, Completion, Message, Outcome, Passage
+from ragdb.types import Answer, AnswerMode, AnswerOutcome, AnswerPart, Citation, Claim, Completion, Message, Outcome, Passage
 
 NOT_IN_DOCUMENTS = "NOT_IN_DOCUMENTS"
-_THINK = "<think>"
+_THINK, _THOUGHT = "<think>", "</think>"
+_TELLS = 16  # characters behind a closing tag that tell what it was
+
+
+def _begins(text: str, word: str) -> bool:
+    """May this be the beginning of the word, or does it begin with it?"""
+    return word.startswith(text[: len(word)])
+
+
+def _says(part: AnswerPart) -> bool:
+    return bool(part.text or part.citations)
 
 
 def no_answer(question: str, outcome: AnswerOutcome, mode: AnswerMode, prompts: Prompts = OURS) -> Outcome[Answer]:
@@ -111,6 +121,7 @@ class Writing:
             "completion_tokens": 0,
         }
         self._reset()
+        self._asked = False
         self.calls: list[Call] = []  # of a stream; those of `whole` are gathered around it
         self.outcome: Outcome[Answer] | None = None
 
@@ -145,6 +156,7 @@ class Writing:
         reason = ""
         for max_tokens in self._room():
             self._reset()
+            self._asked = True
             ended = Completion("")
             try:
                 how: dict[str, Any] = {"temperature": self._temperature, "max_tokens": max_tokens, "deadline": self._timeout}
@@ -162,8 +174,13 @@ class Writing:
             except LLMError as error:
                 self.calls.append(Call(self._llm.name, failed=True))
                 reason = str(error)
-                yield from map(self._part, self._resolver.end())
+                yield from filter(_says, map(self._part, self._resolver.end()))
                 break
+            except Exception as error:
+                # not the reader who left: an adapter that fails in words of its own
+                self.calls.append(Call(self._llm.name, failed=True))
+                self._failed(f"{type(error).__name__}: {error}")
+                raise
             self.calls.append(Call(self._llm.name, ended.prompt_tokens, ended.completion_tokens))
             self._used(ended)
             if self._refused:
@@ -180,7 +197,8 @@ class Writing:
 
     def cancelled(self) -> Outcome[Answer]:
         """The outcome where the reader left before the end."""
-        self.calls.append(Call(self._llm.name))
+        if self._asked:  # what it took so far the server does not say
+            self.calls.append(Call(self._llm.name))
         answer = dataclasses.replace(self._checked(), outcome="cancelled")
         self.outcome = Outcome(answer, note="the reader left before the end")
         return self.outcome
@@ -199,38 +217,43 @@ class Writing:
         self._refused = False
         self._added = False  # marks that the model did not write
         self._text = ""
+        self._space = ""
+        self._waiting = ""  # from a closing tag on
         self._cited: dict[int, Citation] = {}
 
     def _read(self, piece: str, *, last: bool) -> Iterator[AnswerPart]:
         piece = sendable(piece)
         self._raw += piece
+        if not self._thinking and (self._waiting or _THOUGHT in self._raw[-len(piece) - len(_THOUGHT) :]):
+            # a template that opens the thoughts by itself: what follows the tag tells whether they were thoughts
+            self._waiting += piece
+            if not last and len(self._raw) - self._raw.rfind(_THOUGHT) < len(_THOUGHT) + _TELLS:
+                return
+            piece, self._waiting = self._waiting, ""
+            if strip_think(self._raw) != self._raw:
+                raw = self._raw
+                self._reset()
+                self._raw = raw
+                yield AnswerPart("", replaces=True)
         if self._thinking:
-            shown = self._raw.lstrip()
-            if shown.startswith(_THINK):
-                shown = strip_think(self._raw).lstrip() if "</think>" in self._raw else ""
-                waiting = not shown
-            else:
-                waiting = _THINK.startswith(shown[: len(_THINK)])
-            waiting = waiting or NOT_IN_DOCUMENTS.startswith(shown[: len(NOT_IN_DOCUMENTS)])
+            shown = (strip_think(self._raw) if last or _THOUGHT in self._raw else self._raw).lstrip()
             if last:
-                shown, waiting = strip_think(self._raw).strip(), False
-                self._refused = shown.startswith(NOT_IN_DOCUMENTS)
-            if waiting or self._refused:
+                self._refused = shown.strip().startswith(NOT_IN_DOCUMENTS)
+            elif shown.startswith(_THINK) or not shown or _begins(shown, _THINK) or _begins(shown, NOT_IN_DOCUMENTS):
+                return
+            if self._refused:
                 return
             self._thinking = False
             piece = shown
-        elif "</think>" in self._raw[-len(piece) - 8 :] and (answer := strip_think(self._raw)) != self._raw:
-            # a template that opens the thoughts by itself: only now is it seen that these were thoughts
-            raw = self._raw
-            self._reset()
-            self._raw, self._thinking, piece = raw, False, answer
-            yield AnswerPart("", replaces=True)
-        yield from map(self._part, self._resolver.feed(piece))
+        yield from filter(_says, map(self._part, self._resolver.feed(piece)))
         if last:
-            yield from map(self._part, self._resolver.end())
+            yield from filter(_says, map(self._part, self._resolver.end()))
 
     def _part(self, piece: Piece) -> AnswerPart:
-        text = piece.text
+        # space at the end is held back: nothing may come behind it
+        text = self._space + piece.text
+        self._space = text[len(text.rstrip()) :]
+        text = text.rstrip()
         self._text += text
         new = [n for n in piece.numbers if n not in self._cited]
         for number in new:
@@ -246,7 +269,7 @@ class Writing:
         if not numbers:
             return None
         self._added = True
-        self._text = self._text.rstrip()
+        self._space = ""
         return self._part(Piece(" " + "".join(f"[{number}]" for number in numbers), numbers))
 
     def _used(self, completion: Completion) -> None:
@@ -287,12 +310,17 @@ class Writing:
             "answered",
             "llm",
             tuple(self._cited.values()),
-            uncited=tuple(text[c.start : c.end] for c in said if not c.numbers),
+            uncited=tuple(text[c.start : c.end] for c in said if self._is_uncited(c, text)),
             misquoted=tuple(words for c in said for words in c.misquoted),
             usage=self._usage,
             question=self._question,
             claims=said,
         )
+
+    def _is_uncited(self, claim: Claim, text: str) -> bool:
+        """Marks that were added stand for every sentence; headings, rows of tables and fences say nothing to cite."""
+        says = not text.startswith(("#", "|", "```", "~~~"), claim.start)
+        return not claim.numbers and says and not self._added
 
     def _failed(self, reason: str) -> Outcome[Answer]:
         head = self._prompts.message("llm_failed" if self._passages else "llm_silent", language_of(self._question))

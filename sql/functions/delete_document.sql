@@ -27,6 +27,7 @@ begin
   -- runs before their citations, as ragdb.prune() takes them
   update ragdb.run r set answer = null where r.document_ids @> array[id] and r.answer is not null;
   get diagnostics answers = row_count;
+  delete from ragdb.claim q using ragdb.run r where r.document_ids @> array[id] and q.run_id = r.run_id;
   update ragdb.citation q set quote = null, purged = true where q.document_id = id and not q.purged;
   get diagnostics quotes = row_count;
   delete from ragdb.document d where d.document_id = id;

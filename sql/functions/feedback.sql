@@ -12,8 +12,8 @@ begin
   if rating is null or rating not in (-1, 0, 1) then
     raise exception 'the rating is %; it is 1 (good), 0 or -1 (bad)', coalesce(rating::text, 'null') using errcode = 'RD004';
   end if;
-  if length(comment) > 10000 or length(who) > 1000 then
-    raise exception 'the comment has % characters, 10000 are kept; who has %, 1000 are kept', length(comment), length(who) using errcode = 'RD004';
+  if length(comment) > 10000 or octet_length(who) > 2000 then
+    raise exception 'the comment has % characters, 10000 are kept; who has % bytes, 2000 are kept', coalesce(length(comment), 0), coalesce(octet_length(who), 0) using errcode = 'RD004';
   end if;
   if not exists (select from ragdb.run r
                   where r.run_id = give_feedback.run_id and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)) then

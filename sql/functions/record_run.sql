@@ -21,12 +21,24 @@ declare
   shown bigint[] := array(select jsonb_array_elements_text(coalesce(run -> 'document_ids', '[]'))::bigint);
   read_from ragdb.collection;
   alive bigint[];
+  problem text;
 begin
   if current_setting('transaction_read_only')::boolean then
     return null;
   end if;
   if run ->> 'verb' is null or run ->> 'verb' not in ('search', 'ask') or num_nulls(run ->> 'question', run ->> 'pipeline', run ->> 'k', run ->> 'ms') > 0 then
     raise exception 'the run lacks its verb (search or ask), question, pipeline, k or ms' using errcode = 'RD004';
+  end if;
+  problem := case
+    when jsonb_path_exists(run, '$.stages[*] ? (exists(@.dropped) && @.dropped.type() != "object" && @.dropped.type() != "null")')
+      or jsonb_path_exists(run, 'lax $.stages[*].dropped.* ? (@.type() != "number")') then 'dropped of a stage is {reason: [chunk ids]}'
+    when jsonb_path_exists(run, '$.usage.models[*] ? (@.type() != "object")') or jsonb_path_exists(
+           run, '$.usage.models[*].keyvalue() ? (@.key != "stage" && @.key != "name" && @.key != "model" && @.value.type() != "number" && @.value.type() != "null")', silent => true)
+      then 'usage.models has numbers beside stage, name and model'
+    when jsonb_path_exists(run, '$.stages[*].ms ? (@.type() != "number")') or jsonb_typeof(run -> 'ms') <> 'number' then 'ms is a number'
+    when octet_length(run ->> 'conversation') > 2000 then 'conversation has more than 2000 bytes' end;
+  if problem is not null then
+    raise exception 'the run is not of the form that is stored: %', problem using errcode = 'RD004';
   end if;
   if (run ->> 'lazy')::boolean then
     perform set_config('synchronous_commit', 'off', true);

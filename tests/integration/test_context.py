@@ -83,16 +83,38 @@ def test_the_filter_holds_for_what_stands_around(rag: RagDB) -> None:
     assert "secret" not in text
 
 
-def test_what_nearly_repeats_a_better_passage_goes_but_not_another_number(ragdb_url: str) -> None:
-    text = "The monthly limit for travel is 60,000 yen, and the head of the department approves each request in writing."
+LIMIT = "The monthly limit for travel is 60,000 yen. The head of the department approves each request in writing."
+
+
+@pytest.mark.parametrize(
+    ("other", "title", "goes"),
+    [
+        ("The monthly limit for travel is 60,000 yen!  The head of the department approves  each request in writing", None, True),
+        (LIMIT.replace("60,000", "50,000"), None, False),
+        (LIMIT.replace("approves", "does not approve"), None, False),
+        (LIMIT + " Thanks.", None, False),
+        (LIMIT + " ", "Rules of 2019", False),
+    ],
+)
+def test_what_says_the_same_goes_and_a_number_or_a_not_is_not_the_same(
+    ragdb_url: str, other: str, title: str, goes: bool
+) -> None:
     with RagDB(ragdb_url, collection="twice", embedder=FakeEmbedder()) as rag:
-        rag.add(Document("a", text))
-        rag.add(Document("b", text + " Thanks."))
-        rag.add(Document("c", text.replace("60,000", "50,000")))
+        rag.add(Document("a", LIMIT))
+        rag.add(Document("b", other, title=title))
         answer = rag.ask("What is the monthly limit for travel?", k=6)
     packed = next(trace for trace in answer.stages if trace.stage == "pack")
-    assert len(packed.dropped["says what a better one says"]) == 1
-    assert len(packed.chunk_ids) == 2, "two versions of a page differ by a number"
+    assert len({c for trace in answer.stages if trace.stage == "expand" for c in trace.chunk_ids}) == 2
+    # the longer one may stand first, and then says all that the other one does
+    assert ("says what a better one says" in packed.dropped) == goes or "Thanks" in other
+
+
+def test_no_hit_gives_way_to_what_stands_around_another(rag: RagDB) -> None:
+    rag.context.llm = None
+    how = Pipeline(window=3, context_tokens=150, require_evidence=False, candidates=20)
+    answer = rag.ask("What about item0x0, item1x2 and item2x4?", k=3, pipeline=how)
+    packed = next(trace for trace in answer.stages if trace.stage == "pack")
+    assert "token budget" not in packed.dropped
 
 
 LONG = (

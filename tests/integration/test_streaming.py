@@ -143,7 +143,7 @@ def test_a_reader_who_leaves_is_recorded_and_the_call_ends(ragdb_url: str, query
         else:
             stream = rag.stream(QUESTION)
             if how != "unread":
-                assert str(next(stream)) == "word "
+                assert str(next(stream)) == "word", "space at the end waits: nothing may come behind it"
             if how != "gone":
                 stream.close()
                 stream.close()
@@ -217,3 +217,75 @@ def test_fifty_people_ask_while_every_connection_is_free_inside_the_models(ragdb
         assert busy == [0] * 50
         assert {answer.outcome for answer in answers} == {"answered"}
         assert all(answer.run_id for answer in answers)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ["thoughts about it\n</think>", "\n\n", "NOT_IN", "_DOCUMENTS"],
+        ["Use the ", "</think>", " tag [1]."],
+        ["Some thought ", "</think>", "  ", "\n"],
+        ["[9] ", " "],
+        ["Hold it [1].", "\n", "\n\n"],
+        ["<think>a</think>", "Hold ", "it [1]. "],
+        ["I wonder", " [2]. </th", "ink> Ho", "ld it for ten seconds now [1]."],
+    ],
+)
+def test_what_is_seen_late_is_read_as_in_a_whole_answer(ragdb_url: str, pieces: list[str]) -> None:
+    class Pieces(FakeLLM):
+        def stream(self, messages: Sequence[Message], **_: Any) -> Iterator[str | Completion]:
+            yield from pieces
+
+    with filled(ragdb_url, Pieces("".join(pieces))) as rag:
+        whole = rag.ask(QUESTION)
+        stream = rag.stream(QUESTION)
+        parts = list(stream)
+    answer = stream.answer
+    assert answer is not None
+    assert (answer.outcome, answer.text, answer.citations) == (whole.outcome, whole.text, whole.citations)
+    assert text(parts) == answer.text, "what was shown is what is stored"
+
+
+def test_a_model_that_breaks_in_words_of_its_own_is_no_reader_who_left(ragdb_url: str, query: Query) -> None:
+    class Broken(FakeLLM):
+        def stream(self, messages: Sequence[Message], **_: Any) -> Iterator[str | Completion]:
+            yield "Hold "
+            raise ZeroDivisionError("oops")
+
+    with filled(ragdb_url, Broken("")) as rag:
+        stream = rag.stream(QUESTION)
+        with pytest.raises(ZeroDivisionError):
+            list(stream)
+    assert query("select outcome, error from ragdb.run") == [("llm_failed", "ZeroDivisionError: oops")]
+
+
+def test_a_part_that_was_given_up_is_waited_for_again(ragdb_url: str) -> None:
+    class Slow(FakeLLM):
+        def stream(self, messages: Sequence[Message], **_: Any) -> Iterator[str | Completion]:
+            for piece in ("Hold ", "it ", "[1]."):
+                time.sleep(0.3)
+                yield piece
+
+    async def read(rag: RagDB) -> str:
+        stream, said = await rag.aio.stream(QUESTION), ""
+        while True:
+            try:
+                said += str(await asyncio.wait_for(stream.__anext__(), 0.1))
+            except TimeoutError:
+                continue
+            except StopAsyncIteration:
+                return said
+
+    with filled(ragdb_url, Slow("")) as rag:
+        assert asyncio.run(read(rag)) == "Hold it [1]."
+
+
+def test_a_long_conversation_does_not_fill_the_window(ragdb_url: str) -> None:
+    long = [{"role": role, "content": "word " * 400} for role in ("user", "assistant") * 3]
+    llm = FakeLLM("Hold it [1].", context_window=1500, max_output_tokens=300)
+    with filled(ragdb_url, llm) as rag:
+        answer = rag.ask(QUESTION, history=long)
+        assert answer.outcome == "answered"
+        assert answer.usage["history_left_out"] >= 4
+        assert sum(llm.count_tokens(m.content) for m in llm.calls[-1].messages) <= 1200
+        assert rag.ask("Thanks!", history=long).outcome == "no_retrieval"

@@ -124,6 +124,18 @@ def test_an_answer_without_marks_is_cited_where_every_sentence_stands() -> None:
     assert standing("It was raised in 2025. 毎月25日に支給する。", found) == (1, 2)
     assert standing("The limit is 60,000 yen. It is generous.", found) == (), "one sentence stands nowhere"
     assert standing("yen", found) == (), "too little to say"
+    source = [passage(1, "a", "The rate is 1.5 percent. The fee is 12,500 yen. It is not true that the gate is open on Sunday.")]
+    assert standing("The rate is 1.5 percent.", source) == (1,)
+    assert standing("12500 yen", source) == (1,), "a number is the same without its comma"
+    for wrong in (
+        "The rate is 15 percent.",
+        "2,500 yen",
+        "The gate is open on Sunday.",
+        "1 percent",
+        "rate is -1.5 percent",
+        "ate is 1.5",
+    ):
+        assert standing(wrong, source) == (), wrong
     assert standing("", found) == ()
 
 
@@ -133,3 +145,7 @@ def test_quoted_words_have_to_stand_in_what_is_cited() -> None:
     assert misquoted("規程には「休業三日以上に及ぶ場合」とある[1]。", [source]) == ()
     assert misquoted('It says "hold the large button" [1].', [source]) == ("hold the large button",)
     assert misquoted('The "reset" button', [source]) == (), "a word in quotation marks is no quotation"
+    rate = passage(1, "a", "The interest rate is 1.5 percent, the fee 60,000 yen.")
+    assert misquoted('It says "the interest rate is 15 percent" [1].', [rate]) == ("the interest rate is 15 percent",)
+    assert misquoted('It says "the fee 60.000 yen" [1].', [rate]) == ("the fee 60.000 yen",)
+    assert misquoted('It says "the fee 60000 yen" [1].', [rate]) == ()
