@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal, Protocol
 
 from ragdb.adapters import sendable
@@ -15,6 +16,7 @@ from ragdb.errors import ConfigError
 from ragdb.types import _Value
 
 ALL = 1_000_000
+_NAMED = 3  # of what fell for one reason
 #: Stages that bring chunks in an order of their own, the last one last.
 _RANKING = ("fuse", "rerank")
 
@@ -146,18 +148,19 @@ def _moves(before: Mapping[int, FunnelRow], after: Mapping[int, FunnelRow]) -> t
     return tuple(Move(i, labels[i], places[0].get(i), places[1].get(i)) for i in chunks)
 
 
-def _lines(explanation: Explanation) -> Sequence[str]:
-    lines = [f"run {explanation.run_id}"]
-    step = 0
-    for row in explanation.rows:
-        if row.step != step:
-            step = row.step
-            name = f" {row.name}" if row.name else ""
-            lines.append(f"{row.step} {row.stage}{name}  ({row.ms:.0f} ms)  {row.note}".rstrip())
-        if row.chunk_id is None:
-            continue
-        if row.fell is not None:
-            lines.append(f"      fell: {row.fell} | {row.label}")
-        else:
-            lines.append(f"  {row.rank:>3} {row.score:.4f} | {row.label} | {row.snippet or ''}")
-    return lines
+def _lines(explanation: Explanation) -> Iterator[str]:
+    yield f"run {explanation.run_id}"
+    for step, rows in groupby(explanation.rows, key=lambda row: row.step):
+        of_stage = list(rows)
+        first = of_stage[0]
+        name = f" {first.name}" if first.name else ""
+        yield f"{step} {first.stage}{name}  ({first.ms:.0f} ms)  {first.note}".rstrip()
+        fell: dict[str, list[str]] = {}
+        for row in of_stage:
+            if row.fell is not None:
+                fell.setdefault(row.fell, []).append(row.label or f"chunk {row.chunk_id}")
+            elif row.chunk_id is not None:
+                yield f"  {row.rank:>3} {row.score:.4f} | {row.label} | {row.snippet or ''}"
+        for why, labels in fell.items():
+            more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
+            yield f"      fell, {why}: {len(labels)} | {', '.join(labels[:_NAMED])}{more}"
