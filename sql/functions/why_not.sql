@@ -37,11 +37,8 @@ begin
       using errcode = 'RD009', hint = 'Look at: select run_id, question from ragdb.list_runs()';
   end if;
   c := ragdb.readable_collection(r.collection);
+  -- by label last: of the three it alone has no index, for it would cost every chunk one and serve only this
   id := coalesce(
-    (select p.chunk_id
-       from ragdb.chunk_place p join ragdb.document d on d.document_id = p.document_id and d.ready_revision = p.revision
-      where d.collection_id = c.collection_id and p.label = chunk and ragdb.readable_documents(array[d.document_id]) <> '{}'
-      order by p.chunk_id limit 1),
     (select p.chunk_id
        from ragdb.chunk_place p join ragdb.document d on d.document_id = p.document_id and d.ready_revision = p.revision
       where p.chunk_id = case when chunk ~ '^\d{1,18}$' then chunk::bigint end and d.collection_id = c.collection_id
@@ -51,7 +48,11 @@ begin
        from ragdb.document d join ragdb.chunk_place p on p.document_id = d.document_id and p.revision = d.ready_revision
        left join ragdb.run_candidate x on x.run_id = r.run_id and x.stage = 'retrieve' and x.chunk_id = p.chunk_id
       where d.collection_id = c.collection_id and d.uri = chunk and ragdb.readable_documents(array[d.document_id]) <> '{}'
-      order by x.rank nulls last, p.ordinal limit 1));
+      order by x.rank nulls last, p.ordinal limit 1),
+    (select p.chunk_id
+       from ragdb.chunk_place p join ragdb.document d on d.document_id = p.document_id and d.ready_revision = p.revision
+      where d.collection_id = c.collection_id and p.label = chunk and ragdb.readable_documents(array[d.document_id]) <> '{}'
+      order by p.chunk_id limit 1));
   if id is null then
     raise exception 'collection % has no chunk %', c.name, left(chunk, 200)
       using errcode = 'RD004', hint = 'Give a label, a chunk''s id or a document''s uri; labels are shown by: ragdb show --chunks DOCUMENT';
