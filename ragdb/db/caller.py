@@ -133,6 +133,10 @@ class SessionCaller:
     def __init__(self, session: Any) -> None:
         self.session = session
 
+    def savepoint(self) -> Any:
+        """`with` it: what fails inside is undone, and the caller's transaction goes on."""
+        return self.session.begin_nested()
+
     def call(self, function: str, /, **arguments: Any) -> list[Row]:
         sql, values = statement(function, arguments, ":{}")
         try:

@@ -6,13 +6,14 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
 from ragdb.adapters import sendable
-from ragdb.db.caller import Caller, value
+from ragdb.db.caller import Caller, SessionCaller, value
 from ragdb.errors import RagDBError
 from ragdb.llms.calls import Call, counted, summed
 from ragdb.prices import Prices
@@ -167,7 +168,9 @@ class Recorder:
             logger.warning("the run is not stored, for redact failed: %s: %s", type(error).__name__, sendable(str(error)))
             return None
         try:
-            run_id = value(db.call("record_run", run=_storable(run)))
+            # In the caller's own transaction a trace that fails must not take the caller's rows along.
+            with db.savepoint() if isinstance(db, SessionCaller) else nullcontext():
+                run_id = value(db.call("record_run", run=_storable(run)))
         except _NOT_STORED as error:
             logger.warning("the run could not be recorded: %s", error)
             return None

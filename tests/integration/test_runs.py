@@ -10,6 +10,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
 
 from ragdb import Document, Pipeline, RagDB, presets
 from ragdb.errors import ConfigError, LLMError, UnknownRun
@@ -395,3 +397,17 @@ def test_python_sql_and_json_say_the_same(rag: RagDB, query: Query) -> None:
     assert query("select outcome, answer from ragdb.run where run_id = %s", answer.run_id) == [
         (as_json["outcome"], as_json["text"])
     ]
+
+
+def test_a_trace_that_fails_does_not_take_the_callers_rows_along(rag: RagDB, query: Query, ragdb_url: str) -> None:
+    query("create table public.article (body text)")
+    query("alter table ragdb.run add constraint broken check (question <> 'router')")
+    engine = create_engine(ragdb_url.replace("postgresql://", "postgresql+psycopg://"))
+    with Session(engine) as session:
+        session.execute(text("insert into public.article values ('mine')"))
+        result = rag.search("router", session=session)
+        assert len(result) > 0
+        assert result.run_id is None
+        session.commit()
+    engine.dispose()
+    assert query("select body from public.article") == [("mine",)]
