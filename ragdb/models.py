@@ -161,8 +161,10 @@ def _unpacked(file: Path, to: Path, model: str) -> Path:
             if sum(entry.file_size for entry in archive.infolist()) > min(_LARGEST, shutil.disk_usage(to.parent).free):
                 raise RerankerError(f"there is no room on the disk for the files of {model}")
             archive.extractall(to)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:  # RuntimeError: it wants a password
+    except zipfile.BadZipFile as error:
         raise RerankerError(f"what came for {model} is no archive: {error}; run it again") from error
+    except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in a way that Python does not know
+        raise RerankerError(f"the archive of {model} cannot be unpacked: {error}; take another one, with --url") from error
     folders = [path.parent for path in to.rglob("tokenizer.json")]
     if len(folders) != 1:
         raise RerankerError(f"the archive of {model} holds {len(folders)} models; expected one")
