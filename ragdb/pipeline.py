@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ragdb.answer_stream import AnswerStream
 from ragdb.context import Context
 from ragdb.errors import ConfigError
-from ragdb.question import AnswerStream, Question
+from ragdb.question import Question
 from ragdb.types import LEGS, Answer, History, SearchResult
 
 

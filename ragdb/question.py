@@ -1,7 +1,6 @@
 """One question on its way through one pipeline: route, rewrite, retrieve, fuse, rerank, validate, expand, pack.
 
-`Question` calls the stages and records them; the three verbs of ragdb.pipeline say how far it goes. `AnswerStream` is an
-answer as it is written.
+`Question` calls the stages and records them; the three verbs of ragdb.pipeline say how far it goes.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ragdb.adapters import sendable
 from ragdb.compress import by_embedder, by_llm, by_reranker, compressor
@@ -36,7 +35,7 @@ from ragdb.stages.rerank import rerank
 from ragdb.stages.retrieve import retrieve
 from ragdb.stages.route import Route, route, route_by_model, without
 from ragdb.stages.validate import evident
-from ragdb.types import Answer, AnswerMode, AnswerPart, History, Message, Outcome, Passage, Query, Ranking
+from ragdb.types import Answer, AnswerMode, History, Message, Outcome, Passage, Query, Ranking
 
 if TYPE_CHECKING:
     from ragdb.pipeline import Pipeline
@@ -335,12 +334,19 @@ class Question:
 
     def answer_or_writing(self) -> Answer | synthesize.Writing:
         """Everything up to the writing: the answer where no model writes it, else the writing to come."""
+        # A prompt that cannot fit is known before any call; a greeting by the rules needs no prompt.
+        budget = self._budget() if self.pipeline.route == "llm" else None
         if ready := self._from_what_was_said() or self.not_searched():
             return ready
-        # Before any work: a prompt that cannot fit is known now.
-        llm, prompts = self.context.llm, self.context.prompts
-        budget = synthesize.room(self.question, llm, prompts, self._said_that_fits()) if llm else self.pipeline.context_tokens
+        budget = self._budget() if budget is None else budget
         return self._packed(Ranking.of(self.found().hits[: self.k], "kept"), budget)
+
+    def _budget(self) -> int:
+        """Tokens for passages. Raises ContextTooSmall where the prompt leaves none."""
+        llm = self.context.llm
+        if llm is None:
+            return self.pipeline.context_tokens
+        return synthesize.room(self.question, llm, self.context.prompts, self._said_that_fits())
 
     def _packed(self, top: Ranking, budget: int) -> Answer | synthesize.Writing:
         """validate, expand, pack; synthesize too where it costs no call."""
@@ -433,60 +439,6 @@ class Question:
             model=model,
             own_transaction=self.parallel,
         )
-
-
-class AnswerStream:
-    """An answer as it is written: iterates over AnswerPart; `answer` is the whole one, recorded, once it has ended.
-
-    All is searched and packed when it is made. A reader who leaves before the end (`close`, `with`, the loop broken off and
-    the object gone) ends the call of the model; the run is recorded with outcome `cancelled`.
-    """
-
-    def __init__(self, asked: Question) -> None:
-        self.answer: Answer | None = None
-        self._asked = asked
-        ready = asked.answer_or_writing()
-        self._began = time.perf_counter()
-        self._writing = ready if isinstance(ready, synthesize.Writing) else None
-        if isinstance(ready, Answer):
-            self.answer = asked.finished(ready)
-            self._parts: Iterator[AnswerPart] = iter([AnswerPart(ready.text, ready.citations)])
-        else:
-            self._parts = ready.streamed()
-
-    def __iter__(self) -> Iterator[AnswerPart]:
-        return self
-
-    def __next__(self) -> AnswerPart:
-        try:
-            return next(self._parts)
-        except BaseException:  # its end, a failure, or Ctrl-C: the run is recorded
-            self._end()
-            raise
-
-    def _end(self) -> None:
-        if self._writing is None or self.answer is not None:
-            return
-        outcome = self._writing.outcome or self._writing.cancelled()
-        ms = (time.perf_counter() - self._began) * 1000
-        self._asked.recorder.took("synthesize", self._asked.mode, outcome, ms, calls=self._writing.calls)
-        self.answer = self._asked.finished(outcome.value)
-
-    def close(self) -> None:
-        """Ends it where it is; nothing happens where it has ended."""
-        if isinstance(self._parts, Generator):
-            self._parts.close()
-        self._end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_parts", None) is not None and self.answer is None:
-            self.close()
 
 
 def _distinct(queries: Sequence[Query]) -> list[Query]:

@@ -11,11 +11,11 @@ from typing import Any, Self, TypeVar
 
 from ragdb import models, presets
 from ragdb import pipeline as pipelines
+from ragdb.answer_stream import AnswerStream
 from ragdb.context import Context
 from ragdb.ingest import documents
 from ragdb.pipeline import Pipeline
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker
-from ragdb.question import AnswerStream
 from ragdb.runs import explain as explanations
 from ragdb.runs.explain import Explanation
 from ragdb.types import Added, Answer, AnswerPart, Document, History, SearchResult, StoredDocument

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from ragdb import Document, Pipeline, RagDB
-from ragdb.errors import EmptyQuery
+from ragdb.errors import ContextTooSmall, EmptyQuery
 from ragdb.testing import FakeEmbedder, FakeLLM
 from ragdb.testing.server import FakeOpenAIServer, Reply
 from ragdb.types import AnswerPart, Completion, Message
@@ -289,3 +290,32 @@ def test_a_long_conversation_does_not_fill_the_window(ragdb_url: str) -> None:
         assert answer.usage["history_left_out"] >= 4
         assert sum(llm.count_tokens(m.content) for m in llm.calls[-1].messages) <= 1200
         assert rag.ask("Thanks!", history=long).outcome == "no_retrieval"
+
+
+def test_who_closes_a_stream_from_another_thread_waits_for_the_part(ragdb_url: str, query: Query) -> None:
+    inside = threading.Event()
+
+    class Slow(FakeLLM):
+        def stream(self, messages: Sequence[Message], **_: Any) -> Iterator[str | Completion]:
+            yield "Hold "
+            inside.set()
+            time.sleep(0.5)
+            yield "it."
+
+    with filled(ragdb_url, Slow("")) as rag:
+        stream = rag.stream(QUESTION)
+        reader = threading.Thread(target=lambda: list(itertools.islice(stream, 2)))
+        reader.start()
+        assert inside.wait(10)
+        stream.close()
+        reader.join(10)
+        assert stream.answer is not None
+        assert stream.answer.outcome == "cancelled"
+    assert query("select outcome, count(*) from ragdb.run group by 1") == [("cancelled", 1)]
+
+
+def test_a_window_that_holds_no_prompt_is_refused_before_a_model_routes(ragdb_url: str) -> None:
+    llm = FakeLLM([], context_window=310, max_output_tokens=300)
+    with filled(ragdb_url, llm) as rag, pytest.raises(ContextTooSmall):
+        rag.ask(QUESTION, pipeline=Pipeline(route="llm"))
+    assert llm.calls == []
