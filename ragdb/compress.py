@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ragdb.adapters import sendable
+from ragdb.deadline import within
 from ragdb.embedders import embed_checked, embed_query_checked
 from ragdb.llms.calls import complete
 from ragdb.llms.replies import json_value
@@ -33,17 +34,25 @@ _SCHEMA = {
 
 
 def compressor(question: str, score: Score, count_tokens: CountTokens) -> Callable[[Passage, int], str | None]:
-    """`compress(passage, tokens)` for pack: its best sentences that fit, or None where none does or scoring fails."""
+    """`compress(passage, tokens)` for pack: its best sentences that fit, or None where none does or scoring fails.
+
+    A passage is scored once, however often it is asked for in fewer tokens.
+    """
+    known: dict[str, list[float]] = {}
+
+    def scored(passage: Passage, texts: Sequence[str]) -> list[float]:
+        if passage.content not in known:
+            try:
+                known[passage.content] = list(score(question, texts))
+            except Exception as error:  # noqa: BLE001  whatever a model does: the passage is packed as it is
+                logger.warning("compression failed: %s: %s", type(error).__name__, sendable(str(error)))
+                known[passage.content] = [-math.inf] * len(texts)
+        return known[passage.content]
 
     def compress(passage: Passage, tokens: int) -> str | None:
-        spans = sentences(passage.content)
-        texts = [passage.content[start:end] for start, end in spans]
-        if not texts:
-            return None
-        try:
-            scores = list(score(question, texts))
-        except Exception as error:  # noqa: BLE001  whatever a model does: the passage is packed as it is
-            logger.warning("compression failed: %s: %s", type(error).__name__, sendable(str(error)))
+        texts = [passage.content[start:end] for start, end in sentences(passage.content)]
+        scores = scored(passage, texts) if texts else []
+        if len(scores) != len(texts):
             return None
         kept: set[int] = set()
         for n in sorted(range(len(texts)), key=lambda n: (-scores[n], n)):
@@ -54,8 +63,9 @@ def compressor(question: str, score: Score, count_tokens: CountTokens) -> Callab
     return compress
 
 
-def by_reranker(reranker: Reranker) -> Score:
-    return lambda question, texts: reranker.score(question, list(texts))
+def by_reranker(reranker: Reranker, timeout: float) -> Score:
+    """The reranker's scores of the sentences; one that hangs is left behind after `timeout` seconds."""
+    return lambda question, texts: within(timeout, lambda: reranker.score(question, list(texts)))
 
 
 def by_embedder(embedder: Embedder) -> Score:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from ragdb import Document, Pipeline, RagDB
+from ragdb.compress import by_reranker, compressor
 from ragdb.errors import ConfigError
 from ragdb.testing import FakeEmbedder, FakeLLM
-from ragdb.types import Message
+from ragdb.types import Message, Passage
 
 PAGE = "# Manual\n\n" + "\n\n".join(
     f"## Part {part}\n\n" + "\n\n".join(f"Paragraph {part}.{n} tells about item{part}x{n} in some words." for n in range(6))
@@ -170,3 +172,26 @@ def test_wrong_settings_are_refused() -> None:
         Pipeline(expand="all")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="compress is 'zip'"):
         Pipeline(compress="zip")  # type: ignore[arg-type]
+
+
+def test_a_passage_is_scored_once_and_a_reranker_that_hangs_is_left_behind() -> None:
+    passage = Passage(1, 1, "a", 1, "a", None, (), "One is here. Two is there. Three is gone.", "", 0, 41, None, 1.0)
+    asked: list[int] = []
+
+    def score(question: str, texts: Sequence[str]) -> list[float]:
+        asked.append(len(texts))
+        return [1.0, 3.0, 2.0]
+
+    compress = compressor("q", score, lambda text: len(text.split()))
+    assert compress(passage, 7) == "... Two is there. Three is gone."
+    assert compress(passage, 5) == "... Two is there. ..."
+    assert asked == [3]
+
+    class Hangs:
+        def score(self, query: str, passages: Sequence[str]) -> list[float]:
+            time.sleep(20)
+            return []
+
+    began = time.monotonic()
+    assert compressor("q", by_reranker(Hangs(), 0.1), len)(passage, 9) is None
+    assert time.monotonic() - began < 2
