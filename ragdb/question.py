@@ -385,12 +385,10 @@ class Question:
         llm, context = self.context.llm, self.context
         if self.pipeline.compress == "llm" and llm is not None:
             score = by_llm(llm, self.pipeline.timeout, context.prompts)
+        elif self.reranker is not None:
+            score = by_reranker(self.reranker, self.pipeline.rerank_timeout)
         else:
-            score = (
-                by_reranker(self.reranker, self.pipeline.rerank_timeout)
-                if self.reranker
-                else by_embedder(context.embedder(self.db))
-            )
+            score = by_embedder(context.embedder(self.db))
         return compressor(self._own_words(), score, count_tokens)
 
     def _in_own_words(self, top: Ranking) -> Ranking:

@@ -205,30 +205,23 @@ def _redacted(run: dict[str, Any], redact: Callable[[str], str]) -> dict[str, An
     def deep(value: Any) -> Any:
         if isinstance(value, Mapping):
             return {clean(str(key)): deep(inner) for key, inner in value.items()}
-        return (
-            [deep(inner) for inner in value]
-            if isinstance(value, (list, tuple))
-            else clean(value)
-            if isinstance(value, str)
-            else value
-        )
+        if isinstance(value, (list, tuple)):
+            return [deep(inner) for inner in value]
+        return clean(value) if isinstance(value, str) else value
 
-    where = deep(run["where"])
+    # names of models and counts, by which costs are summed
+    kept = {"models": run["usage"]["models"]} if "models" in run["usage"] else {}
     return {
         **run,
-        "usage": {**deep({k: v for k, v in run["usage"].items() if k != "models"}), **_models(run["usage"]), "redacted": True},
+        "usage": {**deep({k: v for k, v in run["usage"].items() if k != "models"}), **kept, "redacted": True},
         "question": clean(run["question"]),
         "answer": answer,
         "error": clean(run["error"]),
-        "where": where,
+        "where": deep(run["where"]),
         "stages": stages,
         "citations": citations,
         "claims": claims,
     }
-
-
-def _models(usage: Mapping[str, Any]) -> dict[str, Any]:
-    return {"models": usage["models"]} if "models" in usage else {}
 
 
 def _storable(value: Any) -> Any:
