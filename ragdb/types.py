@@ -22,6 +22,8 @@ AnswerMode = Literal["extractive", "llm"]
 #: The ways to find a chunk; the set is open.
 LEGS = ("lexical", "semantic")
 STATUSES: tuple[Status, ...] = ("active", "draft", "archived")
+#: How a text is read by a chunker.
+MEDIA_TYPES = ("text/markdown", "text/plain", "text/csv")
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -91,6 +93,10 @@ class Document(_Value):
     A field left at None keeps what an earlier version of the document has (a new document: `active`, no
     metadata). `chunks` replaces the chunker; `vectors` gives one vector per given chunk, so vectors without
     chunks is an error. A naive `updated_at` or `review_after` is taken as UTC.
+
+    `media_type` says how the text is cut: text/markdown, text/plain or text/csv; None: as the uri's suffix says, else
+    Markdown. `pages` holds the offset at which each page of the original begins, the first page first; a chunk never
+    spans two. `found` says which fields were read from the text itself, and by which rule (ragdb.metadata).
     """
 
     uri: str
@@ -106,6 +112,9 @@ class Document(_Value):
     chunks: Sequence[Span] | None = None
     vectors: Sequence[Sequence[float]] | None = None
     source: str | None = None
+    media_type: str | None = None
+    pages: Sequence[int] | None = None
+    found: Mapping[str, Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.uri, str) or not self.uri.strip():
@@ -117,6 +126,13 @@ class Document(_Value):
             )
         if self.status is not None and self.status not in STATUSES:
             raise BadDocument(f"status of {self.uri!r} is {self.status!r}; it is one of {', '.join(STATUSES)}")
+        if self.media_type is not None and self.media_type not in MEDIA_TYPES:
+            raise BadDocument(f"media_type of {self.uri!r} is {self.media_type!r}; it is one of {', '.join(MEDIA_TYPES)}")
+        if self.pages is not None and not _ascending(self.pages, len(self.content)):
+            raise BadDocument(
+                f"pages of {self.uri!r} are not ascending offsets into its {len(self.content)} characters; "
+                "give the offset at which each page begins"
+            )
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
             raise BadDocument(f"metadata of {self.uri!r} is {type(self.metadata).__name__}; give a mapping")
         if self.vectors is not None:
@@ -126,6 +142,10 @@ class Document(_Value):
                 raise BadDocument(
                     f"{self.uri!r} has {len(self.vectors)} vectors for {len(self.chunks)} chunks; give one per chunk"
                 )
+
+
+def _ascending(offsets: Sequence[int], end: int) -> bool:
+    return all(0 <= a <= b for a, b in zip(offsets, (*offsets[1:], end), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

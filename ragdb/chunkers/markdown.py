@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 
 from markdown_it.token import Token
 
@@ -18,11 +17,11 @@ from ragdb.chunkers.split import CODE, PROSE, Block, Splitter, is_blank
 from ragdb.errors import ConfigError
 from ragdb.protocols import CountTokens
 from ragdb.readers.markup import Markup, heading_text, parse
+from ragdb.readers.media import media_type
 from ragdb.types import Document, Section, Span
 
 log = logging.getLogger("ragdb.ingest")
 
-PLAIN_SUFFIXES = frozenset({".txt", ".text", ".log", ".csv", ".tsv"})
 # A short paragraph right above a table is its caption and stays with it.
 MAX_CAPTION = 200
 
@@ -60,7 +59,7 @@ class MarkdownChunker:
         content = document.content
         if is_blank(content):
             return ()
-        parts = _plain_parts(content) if _is_plain(document.uri) else _markdown_parts(content)
+        parts = _markdown_parts(content) if media_type(document) == "text/markdown" else _plain_parts(content)
         splitter = Splitter(content, count_tokens, max_tokens=self.max_tokens, overlap=self.overlap, min_tokens=self.min_tokens)
         spans: list[Span] = []
         for part in parts:
@@ -82,10 +81,6 @@ class _Part:
     @property
     def path(self) -> tuple[str, ...]:
         return self.section.path if self.section else ()
-
-
-def _is_plain(uri: str) -> bool:
-    return PurePosixPath(uri).suffix.lower() in PLAIN_SUFFIXES
 
 
 def _plain_parts(content: str) -> list[_Part]:

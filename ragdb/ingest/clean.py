@@ -176,9 +176,12 @@ def clean_document(document: Document) -> tuple[Document, tuple[str, ...]]:
     for name in ("updated_at", "review_after"):
         moment = getattr(document, name)
         changes[name] = None if moment is None else aware(moment)
+    move = _mover(edits)
+    if document.pages is not None:
+        changes["pages"] = tuple(map(move, document.pages))
     if document.chunks is not None:
         _check_spans(document)
-        changes["chunks"] = _moved_spans(document.chunks, _mover(edits), counts)
+        changes["chunks"] = _moved_spans(document.chunks, move, counts)
     return dataclasses.replace(document, **changes), _warnings(counts)
 
 
