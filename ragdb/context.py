@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ragdb import adapters, models
 from ragdb.chunkers import Chunking
@@ -19,6 +19,9 @@ from ragdb.errors import ConfigError, ContextTooSmall, EmbedderMismatch, NoEmbed
 from ragdb.prices import Prices
 from ragdb.prompts import Prompts
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker, Rewriter
+
+if TYPE_CHECKING:
+    from ragdb.metadata import Rules
 
 _CHUNK_TOKENS = 256
 _OPTIONS = {"llm", "embedder", "reranker"}
@@ -40,6 +43,7 @@ class Context:
         chunker: Chunker | None = None,
         analyzer: Analyzer | None = None,
         prompts: str | Path | None = None,
+        rules: str | Path | None = None,
         prices: str | Path | Mapping[str, Mapping[str, float]] | None = None,
         record: float = 1.0,
         redact: Callable[[str], str] | None = None,
@@ -52,6 +56,7 @@ class Context:
             raise ConfigError(f"options has {', '.join(unknown)}; it may have {', '.join(sorted(_OPTIONS))}")
         self.prompts = Prompts(prompts)
         self.prices = Prices(prices)
+        self._rules = rules
         if not isinstance(record, (int, float)) or isinstance(record, bool) or not 0 <= record <= 1:
             raise ConfigError(f"record is {record!r}; it is the share of runs to store, from 0 (none) to 1 (all)")
         self.record = float(record)
@@ -156,6 +161,13 @@ class Context:
                 f"collection {self.collection!r} is embedded with {info['model']!r} ({info['dims']} dimensions), not with "
                 f"{embedder.name!r} ({embedder.dimension} dimensions); use the recorded model, or another collection"
             )
+
+    @property
+    def rules(self) -> Rules:
+        """What is read from a file's own words about itself. Raises ConfigError where the rules' file is wrong."""
+        from ragdb.metadata import Rules
+
+        return Rules.load(self._rules)
 
     @property
     def analyzer(self) -> Analyzer | None:

@@ -89,6 +89,7 @@ def arguments(settings: Settings) -> dict[str, Any]:
         "llm": settings.llm,
         "prompts": settings.prompts,
         "prices": settings.prices,
+        "rules": settings.metadata_rules,
         "options": {family: given for family, given in options.items() if given},
     }
     return {name: value for name, value in made.items() if value}

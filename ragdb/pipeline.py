@@ -34,6 +34,9 @@ class Pipeline:
     as an object. `rerank_candidates` chunks are scored, what has less than `rerank_min_score` falls, `rerank_weight` below 1
     blends with the fused places, `rerank_timeout` is in seconds.
 
+    `freshness` (0 to 1) is how much of its place a chunk loses when its document is infinitely old, by `updated_at`; half of
+    that after `freshness_half_life` days. 0: age does not count.
+
     `expand` adds what stands around a hit: `window` neighbours on either side (0: none), its section (`parent`), or
     neighbours of its section while there is room (`auto`). `compress` shortens a passage that does not fit to its sentences
     that matter, picked by reranker or embedder (`extractive`) or by the language model (`llm`). `context_tokens` is the
@@ -55,6 +58,8 @@ class Pipeline:
     rerank_min_score: float | None = None
     rerank_weight: float = 1.0
     rerank_timeout: float = 10.0
+    freshness: float = 0.0
+    freshness_half_life: float = 365.0
     expand: Literal["window", "parent", "auto"] = "window"
     window: int = 1
     context_tokens: int = 3000
@@ -89,6 +94,8 @@ class Pipeline:
             ("rewrite_weight", 0.0, 100.0),
             ("rerank_weight", 0.0, 1.0),
             ("rerank_timeout", 0.0, 3600.0),
+            ("freshness", 0.0, 1.0),
+            ("freshness_half_life", 0.01, 1e6),
             ("rerank_min_score", -1e9, 1e9),
         ):
             number = getattr(self, name)

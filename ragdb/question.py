@@ -29,6 +29,7 @@ from ragdb.rewriting import Rewriting
 from ragdb.runs.record import Recorder
 from ragdb.stages import synthesize
 from ragdb.stages.expand import expand
+from ragdb.stages.freshen import freshen
 from ragdb.stages.fuse import fuse
 from ragdb.stages.pack import pack
 from ragdb.stages.rerank import rerank
@@ -77,7 +78,9 @@ class Question:
         self.reranker, self.rerank_note = (
             (None, "") if pipeline.rerank is False else context.reranker(asked_for=bool(pipeline.rerank))
         )
-        self.keep = max(offset + k, pipeline.rerank_candidates if self.reranker else 0)
+        self.keep = max(
+            offset + k, pipeline.rerank_candidates if self.reranker else 0, pipeline.candidates if pipeline.freshness else 0
+        )
         self.db = context.caller(session)
         # The caller's session is one connection: its legs run one after the other.
         self.parallel = session is None
@@ -123,7 +126,7 @@ class Question:
         return tuple(said for row in rows for said in (Message("user", row["question"]), Message("assistant", row["answer"])))
 
     def found(self) -> Ranking:
-        """route, rewrite, retrieve, fuse and, where there is a reranker, rerank."""
+        """route, rewrite, retrieve, fuse and, where there is a reranker, rerank; freshen where the pipeline wants it."""
         if self.info is None:
             return Ranking((), (), "fused")
         self._routed()
@@ -143,10 +146,25 @@ class Question:
         if self.reranker is None:
             if self.rerank_note:
                 self.recorder.took("rerank", "", Outcome(fused, note=self.rerank_note), 0.0)
-            return fused
+            return self._freshened(fused)
         ranking = self.recorder.stage("rerank", lambda: self._reranked(fused))
         self.dropped_all = not ranking.hits
-        return ranking
+        return self._freshened(ranking)
+
+    def _freshened(self, ranking: Ranking) -> Ranking:
+        pipeline = self.pipeline
+        if not pipeline.freshness or not ranking.hits:
+            return ranking
+        return self.recorder.stage(
+            "freshen",
+            lambda: freshen(
+                ranking,
+                weight=pipeline.freshness,
+                half_life=pipeline.freshness_half_life,
+                keep=pipeline.candidates,
+                rrf_k=pipeline.rrf_k,
+            ),
+        )
 
     def _routed(self) -> None:
         """What kind of question it is, decided once."""

@@ -42,6 +42,7 @@ class RagDB:
         chunker: Chunker | None = None,
         analyzer: Analyzer | None = None,
         prompts: str | Path | None = None,
+        rules: str | Path | None = None,
         prices: str | Path | Mapping[str, Mapping[str, float]] | None = None,
         record: float = 1.0,
         redact: Callable[[str], str] | None = None,
@@ -55,6 +56,7 @@ class RagDB:
         `record` is the share of questions whose run is stored, 1 all, 0 none; those that a language model failed at are, and so
         are the turns of a conversation. `redact` is given every text of a run before it is stored, and returns what may be.
         `prices` is a table of what calls of models cost (ragdb.prices); the costs stand in `usage` and in the run.
+        `rules` is a TOML file of rules for what files say about themselves (ragdb.metadata), "none" for no such reading.
         `prompts` is a folder of texts that replace ragdb's own, by their names: `en/answer.txt`, `ja/messages.toml`.
         """
         self.pipeline = pipeline
@@ -67,6 +69,7 @@ class RagDB:
             chunker=chunker,
             analyzer=analyzer,
             prompts=prompts,
+            rules=rules,
             prices=prices,
             record=record,
             redact=redact,

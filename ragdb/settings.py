@@ -59,6 +59,7 @@ class Settings(BaseSettings):
     )
 
     prices: Path | None = Field(None, description="file in TOML with what calls of models cost")
+    metadata_rules: Path | None = Field(None, description="file in TOML with what pages say about themselves, or none")
     prompts: Path | None = Field(None, description="folder of texts that replace ragdb's own, such as en/answer.txt")
 
     @model_validator(mode="before")
@@ -71,7 +72,7 @@ class Settings(BaseSettings):
     def _strip(cls, value: Any) -> Any:
         return value.strip() if isinstance(value, str) else value
 
-    @field_validator("home", "prices", "prompts")
+    @field_validator("home", "prices", "prompts", "metadata_rules")
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
         return value.expanduser() if value is not None else None

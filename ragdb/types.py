@@ -150,7 +150,10 @@ def _ascending(offsets: Sequence[int], end: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Added(_Value):
-    """What became of one `add`: `chunks` in the new version, of which `reused` kept their row and vector."""
+    """What became of one `add`: `chunks` in the new version, of which `reused` kept their row and vector.
+
+    `changed`: the text is new; `updated`: a column of a document that was there is.
+    """
 
     document_id: int
     uri: str
@@ -160,6 +163,7 @@ class Added(_Value):
     changed: bool = True
     warnings: tuple[str, ...] = ()
     error: str | None = None
+    updated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +211,7 @@ class Hit(_Value):
     evidence: float = 0.0
     rare: tuple[str, ...] = ()
     aliases: tuple[int, ...] = ()
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +330,7 @@ class StoredDocument(_Value):
     last_error: str | None
     warnings: tuple[str, ...]
     ready_at: datetime | None
+    found: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     content: str | None = None
 
 

@@ -15,6 +15,8 @@ from ragdb.cli.report import Report
 from ragdb.cli.state import State, json_object, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ragdb.ingest.folder import Failed, Result
     from ragdb.rag import RagDB
     from ragdb.types import StoredDocument
@@ -43,7 +45,8 @@ def add(
         list[str], typer.Argument(metavar="PATH...", help="Files and folders; - reads standard input.", show_default=False)
     ],
     status: Annotated[
-        Status | None, typer.Option(help="Their status; else what a file's front matter says, else active.")
+        Status | None,
+        typer.Option(help="Their status; else what each file says of itself, else active."),
     ] = None,
     metadata: Annotated[
         list[str] | None,
@@ -243,10 +246,17 @@ def show(
         json_line({**_without_text(document), "chunks": rows} if chunks else document.to_dict())
         return
     known = _without_text(document)
+    del known["found"]
     for name, value in known.items():
         if value not in (None, [], {}, ""):
             for item in value if isinstance(value, list) else [value]:
-                say(f"{dim(f'{name:>13}')}  {_plain(item)}")
+                said = document.found.get(name)
+                say(f"{dim(f'{name:>13}')}  {_plain(item)}" + (dim(f"  ({_origin(item, said)})") if said else ""))
+        elif said := document.found.get(name):
+            say(f"{dim(f'{name:>13}')}  {dim(f'-  ({_origin(None, said)})')}")
+    for name, said in document.found.items():
+        if name.startswith("metadata."):
+            say(f"{dim(f'{name:>13}')}  {_plain(said['value'])}" + dim(f"  ({_origin(said['value'], said)})"))
     say()
     for row in rows:
         place = f"{row['start_at']}-{row['end_at']}" + (f", page {row['page']}" if row["page"] else "")
@@ -256,6 +266,26 @@ def show(
         say("\n".join(f"    {line}" for line in row["content"].strip("\n").splitlines()) + "\n")
     if not chunks:
         say(document.content or "")
+
+
+def _origin(stored: Any, said: Mapping[str, Any]) -> str:
+    """Where a column's value was read: by which rule, in which line of the text; or that something else has set it."""
+    line = f", line {said['line']}" if said.get("line") else ""
+    quoted = f": {cut(str(said['text']), 60)}" if said.get("text") else ""
+    if said.get("overruled") or not _same(stored, said["value"]):
+        return f"set from outside; the text says {said['value']}, by the rule {said['rule']!r}{line}{quoted}"
+    return f"{said['rule']}{line}{quoted}"
+
+
+def _same(stored: Any, said: Any) -> bool:
+    from datetime import datetime
+
+    if stored == said or not (isinstance(stored, str) and isinstance(said, str)):
+        return bool(stored == said)
+    try:
+        return datetime.fromisoformat(stored) == datetime.fromisoformat(said)
+    except (ValueError, TypeError):
+        return False
 
 
 def _plain(value: Any) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ragdb.cli.output import counted, json_line, note, say
+from ragdb.cli.output import counted, cut, json_line, note, say
 
 if TYPE_CHECKING:
     from ragdb.cli.state import State
     from ragdb.ingest.folder import Failed, Result, Selection
 
 _SHOWN_FAILURES = 20
+_SHOWN_HIDDEN = 10
 
 
 class Report:
@@ -23,6 +24,7 @@ class Report:
         self.failed: list[dict[str, str]] = []
         self.found: Selection | None = None
         self.interrupted = False
+        self.hidden = 0  # documents that say of themselves that they are drafts or archived
         self.chunks = self.reused = self.embedded = 0
 
     def take(self, result: Result | Failed) -> None:
@@ -33,6 +35,8 @@ class Report:
             if len(self.failed) <= _SHOWN_FAILURES:
                 note(f"failed: {result.path}: {result.error}")
             return
+        if result.became in ("added", "updated", "queued"):
+            self._tell_status(result)
         for warning in result.added.warnings:
             note(f"{result.added.uri}: {warning}")
         self.done[result.became].append({"path": str(result.file.path), **result.added.to_dict()})
@@ -41,12 +45,25 @@ class Report:
             self.chunks += result.added.chunks
             self.reused += result.added.reused
 
+    def _tell_status(self, result: Result) -> None:
+        """A page that takes itself out of the searches is worth a word."""
+        said = result.found.get("status")
+        if said and said["value"] != "active" and not said.get("overruled"):
+            self.hidden += 1
+            if self.hidden <= _SHOWN_HIDDEN:
+                where = f"line {said['line']}: " if said.get("line") else ""
+                note(f"{result.added.uri} is {said['value']}, it says ({where}{cut(str(said.get('text', '')), 60)})")
+
     def print(self, state: State) -> None:
         seconds = round(time.monotonic() - self.began, 1)
         skipped = dict(self.found.skipped) if self.found else {}
         twice = self.found.twice if self.found else ()
         if (hidden := len(self.failed) - _SHOWN_FAILURES) > 0:
             note(f"failed: {hidden} more (--json lists all)")
+        if (more := self.hidden - _SHOWN_HIDDEN) > 0:
+            note(
+                f"{counted(more, 'more document')} say of themselves that they are drafts or archived: ragdb ls --status archived"
+            )
         if skipped:
             listed = ", ".join(f"{suffix} {count}" for suffix, count in skipped.items())
             note(f"skipped {counted(sum(skipped.values()), 'file')} that ragdb has no reader for: {listed}")

@@ -185,6 +185,7 @@ class Document(Base):
         CheckConstraint("status in ('active', 'draft', 'archived')", name="status"),
         CheckConstraint("ingest_state in ('queued', 'processing', 'ready', 'failed')", name="ingest_state"),
         CheckConstraint("jsonb_typeof(metadata) = 'object'", name="metadata"),
+        CheckConstraint("jsonb_typeof(found) = 'object'", name="found"),
         CheckConstraint("pending_revision > ready_revision", name="pending_revision"),
         Index("document_metadata_idx", "metadata", postgresql_using="gin", postgresql_ops={"metadata": "jsonb_path_ops"}),
         Index("document_not_ready_idx", "ingest_state", postgresql_where=text("ingest_state <> 'ready'")),
@@ -217,6 +218,12 @@ class Document(Base):
     review_after: Mapped[datetime | None] = mapped_column(_TimestampTZ, comment="when somebody should look at it again")
     doc_metadata: Mapped[dict[str, Any]] = mapped_column(
         "metadata", JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="free keys, filtered with where"
+    )
+    found: Mapped[dict[str, Any]] = mapped_column(
+        JSONB,
+        nullable=False,
+        server_default=_EMPTY_OBJECT,
+        comment="which columns and metadata the text itself says: {column: {value, rule, line, text}}; what was changed by hand since stays",
     )
     source: Mapped[str | None] = mapped_column(Text, comment="where it was read from: an absolute path or a URL")
     content_hash: Mapped[bytes | None] = mapped_column(LargeBinary, comment="sha256 of title and content of the ready revision")
@@ -601,7 +608,7 @@ class RunStage(Base):
     step: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False, comment="order, from 1")
     parent: Mapped[int | None] = mapped_column(Integer, comment="the step this one belongs to, in loops")
     stage: Mapped[str] = mapped_column(
-        Text, nullable=False, comment="route, rewrite, retrieve, fuse, rerank, expand, pack, synthesize or validate"
+        Text, nullable=False, comment="route, rewrite, retrieve, fuse, rerank, freshen, expand, pack, synthesize or validate"
     )
     name: Mapped[str] = mapped_column(Text, nullable=False, server_default="", comment="the leg or adapter")
     query: Mapped[str | None] = mapped_column(Text, comment="text that was searched, where it is not the question")

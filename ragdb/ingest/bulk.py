@@ -27,7 +27,7 @@ from ragdb.types import Added, Document
 _BATCH = 500
 
 _COLUMNS = {
-    "document": "document_id collection_id uri title status language owner version updated_at review_after metadata source "
+    "document": "document_id collection_id uri title status language owner version updated_at review_after metadata found source "
     "content_hash ready_revision pending_revision n_chunks ingest_state warnings",
     "document_revision": "document_id revision title content content_hash chunking",
     "section": "section_id document_id revision ordinal parent_section_id heading level path start_at end_at",
@@ -125,6 +125,7 @@ class _Rows:
                 made["updated_at"],
                 made["review_after"],
                 made["metadata"] or {},
+                made["found"] or {},
                 made["source"],
                 f"\\x{content_hash.hex()}" if ready else None,
                 1 if ready else 0,

@@ -173,6 +173,8 @@ def clean_document(document: Document) -> tuple[Document, tuple[str, ...]]:
     if document.metadata is not None:
         changes["metadata"], found_in_metadata = clean_json(dict(document.metadata))
         counts.update(found_in_metadata)
+    if document.found is not None:
+        changes["found"], _ = clean_json(dict(document.found))
     for name in ("updated_at", "review_after"):
         moment = getattr(document, name)
         changes[name] = None if moment is None else aware(moment)

@@ -91,6 +91,7 @@ def _added(row: Row, warnings: list[str]) -> Added:
         chunks=row["chunks"],
         reused=row["reused"],
         changed=row["changed"],
+        updated=row["updated"],
         warnings=tuple(warnings),
     )
 
@@ -169,4 +170,6 @@ def chunks(context: Context, uri: str) -> list[Row]:
 
 
 def _stored(row: Row) -> StoredDocument:
-    return StoredDocument(**{**row, "metadata": from_json(row["metadata"]), "warnings": tuple(row["warnings"])})
+    return StoredDocument(
+        **{**row, "metadata": from_json(row["metadata"]), "found": from_json(row["found"]), "warnings": tuple(row["warnings"])}
+    )

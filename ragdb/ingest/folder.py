@@ -30,8 +30,6 @@ logger = logging.getLogger("ragdb.ingest")
 
 Became = Literal["added", "updated", "unchanged", "queued", "processing"]
 _PAGE = 500
-# Columns that can change while the text stays.
-_COLUMNS = ("status", "language", "owner", "version", "updated_at", "review_after", "metadata", "source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +67,13 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one file; `embedded` counts the chunks that went through the model."""
+    """What became of one file; `embedded` counts the chunks that went through the model, `found` is what the text says."""
 
     file: File
     added: Added
     became: Became
     embedded: int
+    found: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 # --- which files ----------------------------------------------------------------------------------
@@ -226,7 +225,7 @@ def add_files(
         if begun:
             begun(file)
         try:
-            document = changed(dataclasses.replace(read_file(file.path), uri=file.uri), changes or {})
+            document = changed(dataclasses.replace(read_file(file.path, rules=context.rules), uri=file.uri), changes or {})
             yield add_document(context, document, file, before.get(file.uri), embed=embed, progress=progress)
         except (DatabaseError, ConfigError, psycopg.OperationalError):
             raise
@@ -240,7 +239,10 @@ def changed(document: Document, changes: Mapping[str, Any]) -> Document:
     """The document with the fields that were given; empty metadata of a file says nothing about what is stored."""
     metadata = {**(document.metadata or {}), **(changes.get("metadata") or {})} or None
     given = {name: value for name, value in changes.items() if value is not None and name != "metadata"}
-    return dataclasses.replace(document, metadata=metadata, **given)
+    found = document.found
+    if found is not None:
+        found = {name: {**said, "overruled": True} if name in given else said for name, said in found.items()}
+    return dataclasses.replace(document, metadata=metadata, found=found, **given)
 
 
 def add_document(
@@ -268,14 +270,6 @@ def add_document(
         became = "processing" if added.ingest_state == "processing" else "queued"
     elif added.changed or before is None or before.ingest_state != "ready":
         became = "added"
-    elif _differs(before, document):
+    elif added.updated:
         became = "updated"
-    return Result(file, added, became, embedded)
-
-
-def _differs(before: StoredDocument, document: Document) -> bool:
-    from ragdb.ingest.clean import clean_document
-
-    cleaned = clean_document(document)[0]
-    given = {name: getattr(cleaned, name) for name in _COLUMNS}
-    return any(value is not None and value != getattr(before, name) for name, value in given.items())
+    return Result(file, added, became, embedded, document.found or {})

@@ -35,6 +35,7 @@ def payload(document: Document, chunking: Chunking, warnings: Sequence[str] = ()
         "owner": document.owner,
         "version": document.version,
         "source": document.source,
+        "found": None if document.found is None else {name: dict(said) for name, said in document.found.items()},
         "warnings": notes,
         "chunking": recipe,
         **cut(document, spans, chunking),

@@ -7,12 +7,15 @@ import importlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ragdb.errors import ConfigError, UnreadableFile
 from ragdb.protocols import Reader
 from ragdb.readers.decode import shown
 from ragdb.types import Document
+
+if TYPE_CHECKING:
+    from ragdb.metadata import Rules
 
 # suffix, in lower case, to the module of this package that reads it
 SUFFIXES: Mapping[str, str] = {
@@ -26,8 +29,10 @@ SUFFIXES: Mapping[str, str] = {
 }
 
 
-def read_file(path: str | Path, *, root: str | Path | None = None) -> Document:
+def read_file(path: str | Path, *, root: str | Path | None = None, rules: Rules | None = None) -> Document:
     """Returns the file as a document: `uri` is its path below `root` (else its name), `source` its absolute path.
+
+    What the page says about itself (status, dates, owner, version) fills the document's fields, by `rules` (ragdb.metadata).
 
     Raises UnreadableFile (no reader for the suffix, binary, unknown encoding, not there) and ConfigError (not below root).
     """
@@ -39,6 +44,9 @@ def read_file(path: str | Path, *, root: str | Path | None = None) -> Document:
             "convert it, or pass its text as a Document"
         )
     document = _reader(name).read(path)
+    from ragdb.metadata import described  # which needs this package itself
+
+    document = described(document, rules)
     return dataclasses.replace(document, uri=_uri(path, root), source=shown(os.path.abspath(path)))
 
 

@@ -18,7 +18,7 @@ from ragdb.types import _Value
 ALL = 1_000_000
 _NAMED = 3  # of what fell for one reason
 #: Stages that bring chunks in an order of their own, the last one last.
-_RANKING = ("fuse", "rerank")
+_RANKING = ("fuse", "rerank", "freshen")
 
 
 class HasDatabase(Protocol):

@@ -74,6 +74,7 @@ def _hit(row: Row, collection: str) -> Hit:
         end=row["end_at"],
         page=row["page"],
         metadata=from_json(row["metadata"]),
+        updated_at=row["updated_at"],
         score=row["score"],
         ranks=from_json(row["ranks"]),
         similarity=row["similarity"],

@@ -14,7 +14,7 @@ returns table (
   rank integer, chunk_id bigint, score double precision, ranks jsonb, aliases bigint[],
   label text, document_id bigint, uri text, title text, heading_path text[], status text,
   context text, content text, start_at integer, end_at integer, page integer, metadata jsonb,
-  similarity double precision, evidence double precision, matched jsonb, rare text[])
+  similarity double precision, evidence double precision, matched jsonb, rare text[], updated_at timestamptz)
 language plpgsql stable
 security definer
 set search_path from current
@@ -86,7 +86,7 @@ begin
          p.label, x.document_id, d.uri, d.title, coalesce(sec.path, '{}'), d.status,
          ch.context, ch.content, p.start_at, p.end_at, p.page, d.metadata,
          case when q is not null then (select 1 - (e.v <=> q) from ragdb.embedding e where e.chunk_id = x.chunk_id and e.model_id = m.model_id) end,
-         coalesce(hit.share, 0), coalesce(hit.matched, '{}'), coalesce(hit.rare, '{}')
+         coalesce(hit.share, 0), coalesce(hit.matched, '{}'), coalesce(hit.rare, '{}'), d.updated_at
     from ranked x
    cross join lateral (select k.context, k.content, k.lexemes from ragdb.chunk k where k.chunk_id = x.chunk_id offset 0) ch
     join ragdb.document d on d.document_id = x.document_id

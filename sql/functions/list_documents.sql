@@ -2,7 +2,7 @@
 create or replace function ragdb.list_documents(
   collection text default 'default', "where" jsonb default '{"status": "any"}', how_many integer default 1000, after_uri text default '')
 returns table (document_id bigint, uri text, title text, status text, ingest_state text, chunks integer, language text, owner text, version text,
-               updated_at timestamptz, review_after timestamptz, metadata jsonb, source text, last_error text, warnings text[], ready_at timestamptz)
+               updated_at timestamptz, review_after timestamptz, metadata jsonb, source text, last_error text, warnings text[], ready_at timestamptz, found jsonb)
 language plpgsql stable
 security definer
 set search_path from current
@@ -19,7 +19,7 @@ begin
   end if;
   return query execute pg_catalog.format($sql$
     select d.document_id, d.uri, d.title, d.status, d.ingest_state, d.n_chunks, d.language, d.owner, d.version,
-           d.updated_at, d.review_after, d.metadata, d.source, d.last_error, d.warnings, d.ready_at
+           d.updated_at, d.review_after, d.metadata, d.source, d.last_error, d.warnings, d.ready_at, d.found
       from ragdb.document d
      where d.collection_id = $1 and %s and d.uri > $3
      order by d.uri
@@ -39,7 +39,7 @@ comment on function ragdb.list_documents(text, jsonb, integer, text) is 'The doc
 create or replace function ragdb.get_document(collection text, uri text)
 returns table (document_id bigint, uri text, title text, status text, ingest_state text, chunks integer, language text, owner text, version text,
                updated_at timestamptz, review_after timestamptz, metadata jsonb, source text, last_error text, warnings text[], ready_at timestamptz,
-               content text)
+               found jsonb, content text)
 language sql stable
 security definer
 set search_path from current

@@ -18,14 +18,15 @@ $function$;
 comment on function ragdb.content_hash(text, text) is 'What tells whether a document''s text is still the same: sha256 of title and content.';
 
 -- `document`: {"uri", "content", "title"?, "status"?, "language"?, "owner"?, "version"?, "updated_at"?, "review_after"?,
--- "metadata"?, "source"?, "warnings"?, "chunking"?, "sections"?: [...], "chunks"?: [...]}; see ragdb.write_chunks().
--- A key that is not there (or null) keeps what the document has. Without "chunks" the worker cuts the text.
+-- "metadata"?, "source"?, "warnings"?, "found"?, "chunking"?, "sections"?: [...], "chunks"?: [...]}; see ragdb.write_chunks().
+-- A key that is not there (or null) keeps what the document has. "found" tells which columns the text itself says:
+-- {"status": {"value", "rule", "line"?, "text"?, "overruled"?}}; see ragdb.settled(). Without "chunks" the worker cuts the text.
 -- enable_seqscan off, here and in the functions of the queue: plans are kept, and one made while the tables are empty
 -- would read them whole for every document of a first load.
 -- The same text again costs one SELECT, and one UPDATE if a column differs. Returns ingest_state `ready` at once
 -- where nothing has to be embedded.
 create or replace function ragdb.put_document(collection text, document jsonb, options jsonb default '{}')
-returns table (document_id bigint, uri text, revision integer, ingest_state text, chunks integer, reused integer, changed boolean)
+returns table (document_id bigint, uri text, revision integer, ingest_state text, chunks integer, reused integer, changed boolean, updated boolean)
 language plpgsql
 security definer
 set search_path from current
@@ -44,6 +45,7 @@ declare
   rev integer;
   n_written integer := 0;
   n_reused integer := 0;
+  renewed boolean := false;
 begin
   if jsonb_typeof(document -> 'metadata') not in ('object', 'null') then
     raise exception 'metadata of "%" is %, not an object', given_uri, jsonb_typeof(document -> 'metadata')
@@ -56,6 +58,11 @@ begin
   if coalesce(given_uri, '') = '' or body is null then
     raise exception 'a document needs a uri and a content' using errcode = 'RD004',
       hint = 'select * from ragdb.submit_document(''help'', ''article/1'', ''text of the article'')';
+  end if;
+
+  if document -> 'found' is not null and jsonb_typeof(document -> 'found') not in ('object', 'null') then
+    raise exception 'found of "%" is %, not an object', given_uri, jsonb_typeof(document -> 'found')
+      using errcode = 'RD004', hint = 'Write it like {"status": {"value": "draft", "rule": "by hand"}}.';
   end if;
 
   if octet_length(given_uri) > 2000 then
@@ -76,18 +83,12 @@ begin
     end loop;
   end if;
 
-  if ragdb.document_differs(d, document) then
+  if ragdb.document_columns(d, document) is distinct from d then
+    renewed := d.ready_revision > 0;
     update ragdb.document x
-       set status = coalesce(document ->> 'status', x.status),
-           language = coalesce(document ->> 'language', x.language),
-           owner = coalesce(document ->> 'owner', x.owner),
-           version = coalesce(document ->> 'version', x.version),
-           updated_at = coalesce(ragdb.as_timestamp(document ->> 'updated_at'), x.updated_at),
-           review_after = coalesce(ragdb.as_timestamp(document ->> 'review_after'), x.review_after),
-           metadata = coalesce(nullif(document -> 'metadata', 'null'), x.metadata),
-           source = coalesce(document ->> 'source', x.source),
-           warnings = case when jsonb_typeof(document -> 'warnings') = 'array'
-                           then array(select jsonb_array_elements_text(document -> 'warnings')) else x.warnings end
+       set (status, language, owner, version, updated_at, review_after, metadata, source, warnings, found) =
+           (select g.status, g.language, g.owner, g.version, g.updated_at, g.review_after, g.metadata, g.source, g.warnings, g.found
+              from ragdb.document_columns(x, document) g)
      where x.document_id = d.document_id;
   end if;
 
@@ -102,7 +103,7 @@ begin
       perform ragdb.drop_pending(d.document_id);
       update ragdb.document x set ingest_state = 'ready', last_error = null where x.document_id = d.document_id;
     end if;
-    return query select d.document_id, d.uri, d.ready_revision, 'ready'::text, d.n_chunks, d.n_chunks, false;
+    return query select d.document_id, d.uri, d.ready_revision, 'ready'::text, d.n_chunks, d.n_chunks, false, renewed;
     return;
   end if;
 
@@ -118,7 +119,7 @@ begin
     end if;
     return query
     select d.document_id, d.uri, d.pending_revision, x.ingest_state,
-           (select count(*)::integer from ragdb.chunk_place p where p.document_id = d.document_id and p.revision = d.pending_revision), 0, false
+           (select count(*)::integer from ragdb.chunk_place p where p.document_id = d.document_id and p.revision = d.pending_revision), 0, false, renewed
       from ragdb.document x where x.document_id = d.document_id;
     return;
   end if;
@@ -142,12 +143,12 @@ begin
       from ragdb.write_chunks(d.document_id, rev, document ->> 'chunking', coalesce(document -> 'sections', '[]'), document -> 'chunks') w;
     if not exists (select from ragdb.chunks_to_embed(d.document_id, rev)) and not coalesce((options ->> 'queue')::boolean, false) then
       perform ragdb.make_ready(d.document_id, rev);
-      return query select d.document_id, d.uri, rev, 'ready'::text, n_written, n_reused, true;
+      return query select d.document_id, d.uri, rev, 'ready'::text, n_written, n_reused, true, renewed;
       return;
     end if;
   end if;
   insert into ragdb.job (document_id, revision) values (d.document_id, rev);
-  return query select d.document_id, d.uri, rev, 'queued'::text, n_written, n_reused, true;
+  return query select d.document_id, d.uri, rev, 'queued'::text, n_written, n_reused, true, renewed;
 end
 $function$;
 comment on function ragdb.put_document(text, jsonb, jsonb) is

@@ -158,7 +158,7 @@ begin
             and s.note not like '%without neighbours%' and p.chunk_id = any (s.chunk_ids) and p.revision = doc.ready_revision
             and abs(p.ordinal - me.ordinal) <= coalesce((r.pipeline ->> 'window')::integer, 0) limit 1),
         case when lost is null then 'did not come so far' else 'not among what came out' end);
-      stands := case when s.stage in ('fuse', 'rerank') then rank else stands end;
+      stands := case when s.stage in ('fuse', 'rerank', 'freshen') then rank else stands end;
       if s.stage = 'fuse' and rank is null and lost = 'listed' then
         detail := pg_catalog.jsonb_build_object('rank_in_all_lists', ragdb.fused_rank(r, lists, id));
       end if;

@@ -177,7 +177,7 @@ def test_own_keys_become_fields_and_others_metadata(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "metadata"),
     [
-        ("status: wip", {"status": "wip"}),
+        ("status: shipped", {"status": "shipped"}),
         ("date: 2024-13-45", {"date": "2024-13-45"}),
         ("updated: soon", {"updated": "soon"}),
         ("owner: [a, b]", {"owner": ["a", "b"]}),
