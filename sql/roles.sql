@@ -97,6 +97,7 @@ grant select on
   to ragdb_writer;
 grant execute on function
   ragdb.put_document(text, jsonb, jsonb),
+  ragdb.put_text(text, text, jsonb, jsonb),
   ragdb.submit_document(text, text, text, text, jsonb, jsonb),
   ragdb.delete_document(text, text),
   ragdb.documents_from(text, jsonb),
@@ -104,10 +105,10 @@ grant execute on function
   ragdb.register_model(text, integer, text, text, integer, double precision),
   ragdb.claim_jobs(text, integer, interval, text, bigint),
   ragdb.extend_lease(bigint, uuid, interval),
-  ragdb.job_text(bigint),
+  ragdb.job_text(bigint, boolean),
   ragdb.cut_job(bigint, uuid, text, jsonb),
   ragdb.revision_chunks(bigint, integer),
-  ragdb.chunks_to_embed(bigint, integer),
+  ragdb.chunks_to_embed(bigint, integer, integer, integer),
   ragdb.store_vectors(bigint, uuid, bigint[], double precision[], interval),
   ragdb.finish_job(bigint, uuid),
   ragdb.fail_job(bigint, uuid, text, boolean, interval),

@@ -9,18 +9,23 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ragdb.chunkers import Chunking
 from ragdb.context import Context
 from ragdb.db.caller import Caller, Row, from_json, one, value
-from ragdb.errors import EmbedderMismatch
+from ragdb.errors import BadDocument, EmbedderMismatch
 from ragdb.ingest import worker
 from ragdb.ingest.clean import clean_document, clean_text
-from ragdb.ingest.prepare import payload
+from ragdb.ingest.prepare import columns, payload
 from ragdb.types import Added, Document, StoredDocument
 
 logger = logging.getLogger("ragdb.ingest")
+
+# Characters from which a text goes to the database by itself and its chunks some at a time.
+_LARGE = 2_000_000
+_LARGEST = 250_000_000  # bytes: PostgreSQL's limit for a string in jsonb, 256 MB, less the rest
 
 
 def add(
@@ -38,19 +43,46 @@ def add(
         # The title stands above every chunk: one that is kept must be known before the text is cut.
         kept = value(db.call("document_title", collection=context.collection, uri=document.uri))
         document = dataclasses.replace(document, title=kept)
-    made = payload(document, chunking, warnings)
-
-    context.ensure_collection(db)
-    # Given vectors replace those that any twin of the text has, so they always pass through the queue.
-    row = one(
-        db.call("put_document", collection=context.collection, document=made, options={"queue": document.vectors is not None})
-    )
-    added = _added(row, made["warnings"])
+    later = _cut_later(document, chunking, session)
+    row, told = _put(context, db, document, chunking, warnings, later=later)
+    added = _added(row, told)
     if added.ingest_state != "ready" and ((session is None and embed) or document.vectors is not None):
         added = dataclasses.replace(added, ingest_state=_finish(context, db, added, document, progress))
+        if later:
+            added = dataclasses.replace(added, chunks=_chunks_of(db, context.collection, document.uri))
     if session is None and added.changed:
         _refresh_stats(context, added.chunks)
     return added
+
+
+def _cut_later(document: Document, chunking: Chunking, session: Any) -> bool:
+    """Whether the text is stored first and cut as part of its job.
+
+    A large one travels in parts, and a model is not asked while the caller's transaction is open.
+    """
+    if document.chunks is not None:
+        return False
+    asks_model = getattr(chunking.chunker, "needs_model", False)
+    return len(document.content) > _LARGE or bool(asks_model and session is not None)
+
+
+def _put(
+    context: Context, db: Caller, document: Document, chunking: Chunking, warnings: Sequence[str], *, later: bool
+) -> tuple[Row, Sequence[str]]:
+    if not later:
+        made = payload(document, chunking, warnings)
+        context.ensure_collection(db)
+        # Given vectors replace those that any twin of the text has, so they always pass through the queue.
+        options = {"queue": document.vectors is not None}
+        return one(db.call("put_document", collection=context.collection, document=made, options=options)), made["warnings"]
+    size = len(document.content.encode())
+    if size > _LARGEST:
+        raise BadDocument(
+            f"{document.uri!r} has {size:,} bytes of text, at most {_LARGEST:,} are stored as one document; split it"
+        )
+    context.ensure_collection(db)
+    made = {**columns(document, warnings), "chunking": chunking.recipe}
+    return one(db.call("put_text", collection=context.collection, content=document.content, document=made)), warnings
 
 
 def _finish(context: Context, db: Caller, added: Added, document: Document, progress: worker.Progress | None) -> Any:
@@ -59,7 +91,9 @@ def _finish(context: Context, db: Caller, added: Added, document: Document, prog
         job = worker.claim(db, document_id=added.document_id)
     if job is None:
         return _wait(db, added.document_id)
-    return worker.work(db, job, context.embedder(db), context.chunking(db), vectors=document.vectors, progress=progress)
+    return worker.work(
+        db, job, context.embedder(db), context.chunking(db), vectors=document.vectors, progress=progress, document=document
+    )
 
 
 def _wait(db: Caller, document_id: int, seconds: float = 10.0) -> str:
@@ -83,7 +117,12 @@ def _check_vectors(document: Document, model: str, dimension: int) -> None:
             )
 
 
-def _added(row: Row, warnings: list[str]) -> Added:
+def _chunks_of(db: Caller, collection: str, uri: str) -> int:
+    rows = db.call("list_documents", collection=collection, where={"status": "any", "uri": uri}, how_many=1)
+    return int(rows[0]["chunks"]) if rows else 0
+
+
+def _added(row: Row, warnings: Sequence[str]) -> Added:
     return Added(
         document_id=row["document_id"],
         uri=row["uri"],

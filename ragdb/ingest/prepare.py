@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from ragdb.chunkers import Chunking
@@ -15,6 +16,7 @@ from ragdb.types import Document, Section, Span
 
 _TEXT_SUFFIX = re.compile(r"\.(md|markdown|txt|text|log|csv|tsv)$", re.IGNORECASE)
 _SPACE = re.compile(r"[\s#]+")
+NO_TEXT = "no text to search: the document has no chunks"
 _MAX_CHUNK = 60_000  # as the table's CHECK: bounds what one tsvector has to hold
 
 
@@ -22,10 +24,14 @@ def payload(document: Document, chunking: Chunking, warnings: Sequence[str] = ()
     """The `document` argument of `ragdb.put_document`: columns, sections and chunks. `document` is clean already."""
     spans = document.chunks if document.chunks is not None else chunking.chunker.chunk(document, chunking.count_tokens)
     recipe = _given_recipe(document) if document.chunks is not None else chunking.recipe
-    notes = list(warnings) + ([] if spans else ["no text to search: the document has no chunks"])
+    made = columns(document, [*warnings, *([] if spans else [NO_TEXT])])
+    return {**made, "content": document.content, "chunking": recipe, **cut(document, spans, chunking)}
+
+
+def columns(document: Document, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """What `ragdb.put_document` stores beside text and chunks."""
     return {
         "uri": document.uri,
-        "content": document.content,
         "title": document.title,
         "status": document.status,
         "language": document.language,
@@ -36,19 +42,46 @@ def payload(document: Document, chunking: Chunking, warnings: Sequence[str] = ()
         "version": document.version,
         "source": document.source,
         "found": None if document.found is None else {name: dict(said) for name, said in document.found.items()},
-        "warnings": notes,
-        "chunking": recipe,
-        **cut(document, spans, chunking),
+        "warnings": list(warnings),
     }
 
 
 def cut(document: Document, spans: Sequence[Span], chunking: Chunking) -> dict[str, Any]:
     """Spans as the `sections` and `chunks` of `ragdb.write_chunks`."""
     sections = list(_sections(spans))
+    return {"sections": list(_section_rows(sections)), "chunks": list(_chunk_rows(document, spans, chunking, sections))}
+
+
+def in_parts(document: Document, spans: Sequence[Span], chunking: Chunking, size: int = 1000) -> Iterator[dict[str, Any]]:
+    """The same for a long document, `size` chunks at a time: all but the last part with `more`, sections in the first."""
+    sections = list(_sections(spans))
+    rows = _chunk_rows(document, spans, chunking, sections)
+    done, first = 0, True
+    while (part := list(islice(rows, size))) or first:
+        done += len(part)
+        yield {"sections": list(_section_rows(sections)) if first else [], "chunks": part, "more": done < len(spans)}
+        first = False
+
+
+def _section_rows(sections: Sequence[Section]) -> Iterator[dict[str, Any]]:
     number = {id(section): n for n, section in enumerate(sections)}
-    labels = _labels(document.uri, spans)
-    chunks: list[dict[str, Any]] = []
-    for ordinal, (span, label) in enumerate(zip(spans, labels, strict=True)):
+    for n, section in enumerate(sections):
+        yield {
+            "ordinal": n,
+            "parent": number[id(section.parent)] if section.parent else None,
+            "heading": section.heading,
+            "level": section.level,
+            "path": list(section.path),
+            "start": section.start,
+            "end": section.end,
+        }
+
+
+def _chunk_rows(
+    document: Document, spans: Sequence[Span], chunking: Chunking, sections: Sequence[Section]
+) -> Iterator[dict[str, Any]]:
+    number = {id(section): n for n, section in enumerate(sections)}
+    for ordinal, (span, label) in enumerate(zip(spans, _labels(document.uri, spans), strict=True)):
         content = document.content[span.start : span.end]
         if not content.strip():
             raise BadDocument(f"chunk {ordinal} of {document.uri!r} ({span.start}-{span.end}) is blank; leave it out")
@@ -58,35 +91,19 @@ def cut(document: Document, spans: Sequence[Span], chunking: Chunking) -> dict[s
             )
         header = fit_header(index_header(document.title, span.heading_path), chunking.max_tokens, chunking.count_tokens)
         context = "\n".join(part for part in (header, span.context) if part)
-        chunks.append(
-            {
-                "ordinal": ordinal,
-                "content": content,
-                "context": context,
-                "start": span.start,
-                "end": span.end,
-                "page": span.page,
-                "section": number[id(span.section)] if span.section else None,
-                "label": label,
-            }
-        )
+        row = {
+            "ordinal": ordinal,
+            "content": content,
+            "context": context,
+            "start": span.start,
+            "end": span.end,
+            "page": span.page,
+            "section": number[id(span.section)] if span.section else None,
+            "label": label,
+        }
         if chunking.analyzer is not None:
-            chunks[-1]["lexemes"] = list(chunking.analyzer(f"{context}\n{content}" if context else content))
-    return {
-        "sections": [
-            {
-                "ordinal": n,
-                "parent": number[id(section.parent)] if section.parent else None,
-                "heading": section.heading,
-                "level": section.level,
-                "path": list(section.path),
-                "start": section.start,
-                "end": section.end,
-            }
-            for n, section in enumerate(sections)
-        ],
-        "chunks": chunks,
-    }
+            row["lexemes"] = list(chunking.analyzer(f"{context}\n{content}" if context else content))
+        yield row
 
 
 def _sections(spans: Sequence[Span]) -> Iterator[Section]:

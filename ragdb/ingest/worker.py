@@ -11,15 +11,18 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from ragdb.chunkers import Chunking
 from ragdb.db.caller import Caller, Row, one, value
+from ragdb.db.pool import Database
 from ragdb.embedders import embed_checked
 from ragdb.errors import ModelError, RagDBError, StaleLease
-from ragdb.ingest.prepare import cut
+from ragdb.ingest.prepare import in_parts
 from ragdb.protocols import Embedder
 from ragdb.types import Document
 
@@ -28,6 +31,7 @@ logger = logging.getLogger("ragdb.ingest")
 Progress = Callable[[int], None]
 # Texts a call, where the embedder names no other number: every batch is stored, so that an end in between loses little.
 _BATCH = 32
+_BEAT = 60.0  # seconds; a lease is five minutes
 
 
 @cache
@@ -79,14 +83,29 @@ def work(
     *,
     vectors: Sequence[Sequence[float]] | None = None,
     progress: Progress | None = None,
+    document: Document | None = None,
 ) -> str:
     """Makes one claimed job's document ready; returns its new ingest_state. A failure is recorded, then raised.
 
-    `vectors`, one per chunk in order, are stored instead of embedding.
+    `vectors`, one per chunk in order, are stored instead of embedding. `document` is the job's, where it is at hand.
     """
     held = {"job_id": job["job_id"], "lease_token": job["lease_token"]}
+    with _heartbeat(db, held):
+        return _worked(db, job, held, embedder, chunking, vectors, progress, document)
+
+
+def _worked(
+    db: Caller,
+    job: Row,
+    held: dict[str, Any],
+    embedder: Embedder,
+    chunking: Chunking,
+    vectors: Sequence[Sequence[float]] | None,
+    progress: Progress | None,
+    document: Document | None,
+) -> str:
     try:
-        _cut_if_needed(db, job, held, chunking)
+        _cut_if_needed(db, job, held, chunking, document)
         if vectors is not None:
             places = db.call("revision_chunks", document_id=job["document_id"], revision=job["revision"])
             _store(db, held, [row["chunk_id"] for row in places], vectors)
@@ -107,27 +126,62 @@ def work(
         raise
 
 
-def _cut_if_needed(db: Caller, job: Row, held: dict[str, Any], chunking: Chunking) -> None:
-    rows = db.call("job_text", job_id=job["job_id"])
+@contextmanager
+def _heartbeat(db: Caller, held: dict[str, Any]) -> Iterator[None]:
+    """Renews the lease while a large text is cut or a slow model works. A session's transaction is its caller's own."""
+    if not isinstance(db, Database):
+        yield
+        return
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(_BEAT):
+            try:
+                db.call("extend_lease", **held)
+            except StaleLease:
+                return  # the next write says so
+            except Exception as error:  # noqa: BLE001  the server restarts; the lease outlives some beats
+                logger.info("the lease of job %s could not be renewed: %s", held["job_id"], error)
+
+    beating = threading.Thread(target=beat, name="ragdb-lease", daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _cut_if_needed(db: Caller, job: Row, held: dict[str, Any], chunking: Chunking, document: Document | None) -> None:
+    rows = db.call("job_text", job_id=job["job_id"], with_content=document is None)
     if not rows:
         raise StaleLease(f"job {job['job_id']} is done or was replaced")
     text = one(rows)
     if text["is_cut"]:
         return
-    document = Document(job["uri"], text["content"], title=text["title"])
-    parts = cut(document, chunking.chunker.chunk(document, chunking.count_tokens), chunking)
-    db.call("cut_job", **held, chunking=chunking.recipe, pieces=parts)
+    document = document or Document(job["uri"], text["content"], title=text["title"])
+    spans = chunking.chunker.chunk(document, chunking.count_tokens)
+    for part in in_parts(document, spans, chunking):
+        db.call("cut_job", **held, chunking=chunking.recipe, pieces=part)
 
 
 def _embed_missing(db: Caller, job: Row, held: dict[str, Any], embedder: Embedder, progress: Progress | None) -> None:
-    todo = db.call("chunks_to_embed", document_id=job["document_id"], revision=job["revision"])
     size = getattr(embedder, "batch_size", _BATCH)
-    for start in range(0, len(todo), size):
-        batch = todo[start : start + size]
-        vectors = embed_checked(embedder, [row["body"] for row in batch], batch_size=size)
-        _store(db, held, [row["chunk_id"] for row in batch], vectors)
-        if progress:
-            progress(len(batch))
+    after = -1
+    # some at a time: the chunks of a large document are as large as it is
+    while todo := db.call(
+        "chunks_to_embed",
+        document_id=job["document_id"],
+        revision=job["revision"],
+        after_ordinal=after,
+        how_many=size * max(1, 512 // size),
+    ):
+        after = todo[-1]["ordinal"]
+        for start in range(0, len(todo), size):
+            batch = todo[start : start + size]
+            vectors = embed_checked(embedder, [row["body"] for row in batch], batch_size=size)
+            _store(db, held, [row["chunk_id"] for row in batch], vectors)
+            if progress:
+                progress(len(batch))
 
 
 def _store(db: Caller, held: dict[str, Any], chunk_ids: list[int], vectors: Sequence[Sequence[float]]) -> None:

@@ -95,7 +95,7 @@ $function$;
 comment on function ragdb.extend_lease(bigint, uuid, interval) is 'Makes the lease of a job longer; a stale token is refused.';
 
 -- The pending text of a claimed job, and whether it is cut already.
-create or replace function ragdb.job_text(job_id bigint)
+create or replace function ragdb.job_text(job_id bigint, with_content boolean default true)
 returns table (title text, content text, is_cut boolean)
 language sql stable
 security definer
@@ -103,11 +103,11 @@ set search_path from current
 set standard_conforming_strings = on
 set enable_seqscan = off
 as $function$
-  select r.title, r.content, r.chunking is not null
+  select r.title, case when with_content then r.content end, r.chunking is not null
     from ragdb.job j join ragdb.document_revision r on r.document_id = j.document_id and r.revision = j.revision
    where j.job_id = job_text.job_id
 $function$;
-comment on function ragdb.job_text(bigint) is 'The text that a job is to make ready.';
+comment on function ragdb.job_text(bigint, boolean) is 'The text that a job is to make ready.';
 
 -- Stores vectors: `numbers` holds them one after the other, dims each, in the order of chunk_ids.
 -- The lease grows with every batch.
@@ -178,7 +178,8 @@ end
 $function$;
 comment on function ragdb.fail_job(bigint, uuid, text, boolean, interval) is 'Records a failed attempt of a claimed job; returns queued or failed.';
 
--- Sections and chunks of a claimed job whose text came without them: {"sections": [...], "chunks": [...]}.
+-- Sections and chunks of a claimed job whose text came without them: {"sections": [...], "chunks": [...], "more"?: true}.
+-- Of a long text in several calls, see ragdb.write_chunks().
 create or replace function ragdb.cut_job(job_id bigint, lease_token uuid, chunking text, pieces jsonb) returns integer
 language plpgsql
 security definer
@@ -189,7 +190,9 @@ as $function$
 declare
   j ragdb.job := ragdb.hold_job(job_id, lease_token);
 begin
-  return (select w.written from ragdb.write_chunks(j.document_id, j.revision, chunking, pieces -> 'sections', pieces -> 'chunks') w);
+  return (select w.written
+            from ragdb.write_chunks(j.document_id, j.revision, chunking, coalesce(pieces -> 'sections', '[]'), pieces -> 'chunks',
+                                    coalesce((pieces ->> 'more')::boolean, false)) w);
 end
 $function$;
 comment on function ragdb.cut_job(bigint, uuid, text, jsonb) is 'Writes sections and chunks of a claimed job; a stale token is refused.';

@@ -1,22 +1,23 @@
--- The chunks of a revision that lack a vector of the collection's active model, with the text to embed.
-create or replace function ragdb.chunks_to_embed(document_id bigint, revision integer)
-returns table (chunk_id bigint, body text)
+-- The chunks of a revision that lack a vector of the collection's active model, with the text to embed, in order.
+create or replace function ragdb.chunks_to_embed(document_id bigint, revision integer, after_ordinal integer default -1, how_many integer default null)
+returns table (chunk_id bigint, body text, ordinal integer)
 language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
 set enable_seqscan = off
 as $function$
-  select k.chunk_id, case when k.context = '' then k.content else k.context || E'\n' || k.content end
+  select k.chunk_id, case when k.context = '' then k.content else k.context || E'\n' || k.content end, p.ordinal
     from ragdb.chunk_place p
     join ragdb.chunk k using (chunk_id)
     join ragdb.document d on d.document_id = p.document_id
     join ragdb.collection c on c.collection_id = d.collection_id
-   where p.document_id = chunks_to_embed.document_id and p.revision = chunks_to_embed.revision
+   where p.document_id = chunks_to_embed.document_id and p.revision = chunks_to_embed.revision and p.ordinal > after_ordinal
      and not exists (select from ragdb.embedding e where e.chunk_id = k.chunk_id and e.model_id = c.active_model_id)
    order by p.ordinal
+   limit how_many
 $function$;
-comment on function ragdb.chunks_to_embed(bigint, integer) is 'Chunks of a revision without a vector of the active model, with the text to embed.';
+comment on function ragdb.chunks_to_embed(bigint, integer, integer, integer) is 'Chunks of a revision without a vector of the active model, with the text to embed.';
 
 -- The flip: one statement makes the pending revision the one that answers and removes what it no longer has. A reader
 -- sees all of the old or all of the new. Returns false where that revision is not pending (any more).

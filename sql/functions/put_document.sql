@@ -110,7 +110,8 @@ begin
   if d.pending_revision is not null and exists (
        select from ragdb.document_revision r join ragdb.job j on j.document_id = r.document_id and j.revision = r.revision
         where r.document_id = d.document_id and r.revision = d.pending_revision and r.content_hash = new_hash
-          and r.chunking is not distinct from (document ->> 'chunking')) then
+          and (r.chunking is not distinct from (document ->> 'chunking')
+               or r.chunking is null and jsonb_typeof(document -> 'chunks') is distinct from 'array')) then
     -- the same text waits already; a job that failed, or waits to be tried again, gets its chance now
     update ragdb.job j set state = 'queued', attempts = 0, run_after = now(), last_error = null
      where j.document_id = d.document_id and (j.state = 'failed' or j.state = 'queued' and j.run_after > now());
@@ -153,3 +154,13 @@ end
 $function$;
 comment on function ragdb.put_document(text, jsonb, jsonb) is
   'Writes a document with its chunks as a pending revision and queues what has to be embedded; the same text again costs nothing.';
+
+-- The same with the text beside the document: a large one is then encoded once, and not a second time as JSON.
+create or replace function ragdb.put_text(collection text, content text, document jsonb, options jsonb default '{}')
+returns table (document_id bigint, uri text, revision integer, ingest_state text, chunks integer, reused integer, changed boolean, updated boolean)
+language sql
+set search_path from current
+as $function$
+  select * from ragdb.put_document(collection, document || pg_catalog.jsonb_build_object('content', content), options)
+$function$;
+comment on function ragdb.put_text(text, text, jsonb, jsonb) is 'ragdb.put_document with the text beside the document.';
