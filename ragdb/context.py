@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragdb import adapters, models
 from ragdb.chunkers import Chunking
+from ragdb.chunkers.sizes import MAX_TOKENS
 from ragdb.db.caller import Caller, Row, SessionCaller, one, value
 from ragdb.db.pool import Database
 from ragdb.errors import ConfigError, ContextTooSmall, EmbedderMismatch, NoEmbedder, RagDBError
@@ -23,7 +24,6 @@ from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker, Rewriter
 if TYPE_CHECKING:
     from ragdb.metadata import Rules
 
-_CHUNK_TOKENS = 256
 _OPTIONS = {"llm", "embedder", "reranker"}
 # What a jsonb cannot hold.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -40,7 +40,7 @@ class Context:
         embedder: Embedder | str | None,
         reranker: Reranker | str | None,
         llm: LLM | str | None,
-        chunker: Chunker | None = None,
+        chunker: Chunker | str | None = None,
         analyzer: Analyzer | None = None,
         prompts: str | Path | None = None,
         rules: str | Path | None = None,
@@ -70,6 +70,9 @@ class Context:
             self._reranker = adapters.resolve("rerankers", reranker)
         self._given_embedder = embedder
         self._given_chunker = chunker
+        self._chunker: Chunker | None = None
+        if chunker is not None and not isinstance(chunker, str):
+            self._chunker = adapters.resolve("chunkers", chunker)
         self._given_analyzer = analyzer
         self._embedder: Embedder | None = None
         self._lock = threading.RLock()
@@ -255,12 +258,24 @@ class Context:
         return found
 
     def chunking(self, db: Caller | None = None) -> Chunking:
-        from ragdb.chunkers.markdown import MarkdownChunker
+        """The chunker, by name or as given, with the collection's embedder to count for it.
 
+        Errors: UnknownName, ConfigError for a name of the wrong form and for chunks that the embedder cannot read whole.
+        """
         embedder = self.embedder(db)
-        size = min(_CHUNK_TOKENS, embedder.max_tokens)
-        chunker = self._given_chunker or MarkdownChunker(max_tokens=size)
-        return Chunking(chunker, embedder.count_tokens, getattr(chunker, "max_tokens", size), embedder.name, self.analyzer)
+        size = min(MAX_TOKENS, embedder.max_tokens)
+        with self._lock:
+            if self._chunker is None:
+                name = str(self._given_chunker or "markdown")
+                self._chunker = adapters.load("chunkers", name, defaults={"max_tokens": size, "embedder": embedder})
+            chunker = self._chunker
+        size = getattr(chunker, "max_tokens", size)
+        if size > embedder.max_tokens:
+            raise ConfigError(
+                f"the chunker makes chunks of up to {size} tokens, but {embedder.name} reads {embedder.max_tokens} of a text; "
+                f"give the chunker at most {embedder.max_tokens}: RAGDB_CHUNKER=markdown:{embedder.max_tokens}, or max_tokens="
+            )
+        return Chunking(chunker, embedder.count_tokens, size, embedder.name, self.analyzer)
 
     def count_tokens(self) -> Callable[[str], int]:
         """Tokens by the language model where there is one, else by the embedder."""

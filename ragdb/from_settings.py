@@ -85,6 +85,7 @@ def arguments(settings: Settings) -> dict[str, Any]:
     made = {
         "collection": settings.collection,
         "embedder": settings.embedder,
+        "chunker": settings.chunker,
         "reranker": settings.reranker,
         "llm": settings.llm,
         "prompts": settings.prompts,

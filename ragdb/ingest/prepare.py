@@ -120,12 +120,15 @@ def _sections(spans: Sequence[Span]) -> Iterator[Section]:
 
 
 def _labels(uri: str, spans: Sequence[Span]) -> Iterator[str]:
-    """`document#heading#00`: counted under each heading, so that a change in another section moves no label."""
+    """`document#heading#00`: counted under each heading, so that a change in another section moves no label.
+
+    Without a heading it is the page, `document#page-12#00`, else `top`.
+    """
     stem = _TEXT_SUFFIX.sub("", uri)
     counted: dict[str, int] = {}
     for span in spans:
         heading = _SPACE.sub("-", span.section.heading.strip().lower())[:60].strip("-") if span.section else ""
-        heading = heading or "top"
+        heading = heading or ("top" if span.page is None else f"page-{span.page}")
         n = counted.get(heading, 0)
         counted[heading] = n + 1
         yield f"{stem}#{heading}#{n:02d}"
