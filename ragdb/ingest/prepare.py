@@ -11,9 +11,10 @@ from typing import Any
 from ragdb.chunkers import Chunking
 from ragdb.chunkers.header import fit_header, index_header
 from ragdb.errors import BadDocument
+from ragdb.readers import SUFFIXES
 from ragdb.types import Document, Section, Span
 
-_TEXT_SUFFIX = re.compile(r"\.(md|markdown|txt|text|log|csv|tsv)$", re.IGNORECASE)
+_SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 _SPACE = re.compile(r"[\s#]+")
 _MAX_CHUNK = 60_000  # as the table's CHECK: bounds what one tsvector has to hold
 
@@ -103,7 +104,7 @@ def _sections(spans: Sequence[Span]) -> Iterator[Section]:
 
 def _labels(uri: str, spans: Sequence[Span]) -> Iterator[str]:
     """`document#heading#00`: counted under each heading, so that a change in another section moves no label."""
-    stem = _TEXT_SUFFIX.sub("", uri)
+    stem = _SUFFIX.sub("", uri)
     counted: dict[str, int] = {}
     for span in spans:
         heading = _SPACE.sub("-", span.section.heading.strip().lower())[:60].strip("-") if span.section else ""
