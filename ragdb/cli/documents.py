@@ -42,7 +42,8 @@ class ListedStatus(StrEnum):
 def add(
     state: State,
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Files and folders; - reads standard input.", show_default=False)
+        list[str],
+        typer.Argument(metavar="PATH...", help="Files, folders, http(s) addresses; - reads standard input.", show_default=False),
     ],
     status: Annotated[
         Status | None,
@@ -70,6 +71,7 @@ def add(
     """Add documents, or what changed in them.
 
     The uri of a document is its path below the folder you name. Adding again what did not change costs nothing.
+    Each line of a .jsonl is a document.
     """
     from ragdb.ingest import worker
 
@@ -92,14 +94,14 @@ def add(
         if uri is not None:
             report.take(_from_stdin(rag, prefix + uri, changes, embed=not queue))
         else:
-            _add_paths(rag, [Path(path) for path in paths], report, changes, prefix=prefix, glob=glob, embed=not queue)
+            _add_paths(rag, paths, report, changes, prefix=prefix, glob=glob, embed=not queue)
     report.print(state)
     if report.failed or report.interrupted:
         raise typer.Exit(130 if report.interrupted else 1)
 
 
 def _add_paths(
-    rag: RagDB, paths: list[Path], report: Report, changes: dict[str, Any], *, prefix: str, glob: str | None, embed: bool
+    rag: RagDB, paths: list[str], report: Report, changes: dict[str, Any], *, prefix: str, glob: str | None, embed: bool
 ) -> None:
     from ragdb.cli.progress import Bar
     from ragdb.ingest import folder
@@ -128,10 +130,12 @@ def _from_stdin(rag: RagDB, uri: str, changes: dict[str, Any], *, embed: bool) -
     import dataclasses
     import tempfile
 
-    from ragdb.errors import BadDocument, ModelError, UnreadableFile
+    from ragdb.errors import BadDocument, MissingExtra, ModelError, UnreadableFile
     from ragdb.ingest import folder
-    from ragdb.readers import SUFFIXES, read_file
+    from ragdb.readers import LINES, SUFFIXES, read_file
 
+    if Path(uri).suffix.lower() in LINES:
+        return folder.Failed("-", f"{uri} holds a document in each line; from standard input: ragdb import -")
     data = sys.stdin.buffer.read()
     with tempfile.TemporaryDirectory(prefix="ragdb-") as scratch:
         name = Path(uri).name or "text"
@@ -143,7 +147,7 @@ def _from_stdin(rag: RagDB, uri: str, changes: dict[str, Any], *, embed: bool) -
             file = folder.File(Path("-"), uri, len(data), alone=True)
             before = rag.get(uri) if rag.context.info() else None
             return folder.add_document(rag.context, document, file, before, embed=embed)
-        except (UnreadableFile, BadDocument, ModelError) as error:
+        except (UnreadableFile, BadDocument, MissingExtra, ModelError) as error:
             return folder.Failed("-", str(error).replace(str(path), "standard input"))
 
 

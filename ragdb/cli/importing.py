@@ -30,7 +30,8 @@ def import_(
     "vectors": [[0.1, ...]]}; only uri and content are needed. "vector" stands for a document that is one chunk.
     Documents with vectors are ready at once, the others wait for: ragdb worker --once.
     """
-    from ragdb.ingest import bulk, jsonl
+    from ragdb.ingest import bulk
+    from ragdb.readers import jsonl
 
     began = time.monotonic()
     states: Counter[str] = Counter()

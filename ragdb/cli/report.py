@@ -57,6 +57,7 @@ class Report:
     def print(self, state: State) -> None:
         seconds = round(time.monotonic() - self.began, 1)
         skipped = dict(self.found.skipped) if self.found else {}
+        evaluation = self.found.evaluation if self.found else ()
         twice = self.found.twice if self.found else ()
         if (hidden := len(self.failed) - _SHOWN_FAILURES) > 0:
             note(f"failed: {hidden} more (--json lists all)")
@@ -67,6 +68,9 @@ class Report:
         if skipped:
             listed = ", ".join(f"{suffix} {count}" for suffix, count in skipped.items())
             note(f"skipped {counted(sum(skipped.values()), 'file')} that ragdb has no reader for: {listed}")
+        if evaluation:
+            listed = ", ".join(evaluation[:3]) + (", ..." if len(evaluation) > 3 else "")
+            note(f"skipped {counted(len(evaluation), 'file')} of questions and judgements beside corpus.jsonl: {listed}")
         if twice:
             old, new = twice[0]
             note(
@@ -76,6 +80,7 @@ class Report:
         if self.interrupted:
             note("stopped. What was added so far is kept; the same command goes on from here.")
         if state.json:
+            skipped |= {"evaluation": len(evaluation)} if evaluation else {}
             figures = {"chunks": self.chunks, "reused": self.reused, "embedded": self.embedded, "seconds": seconds}
             json_line({**self.done, "failed": self.failed, "skipped": skipped, "interrupted": self.interrupted, **figures})
             return

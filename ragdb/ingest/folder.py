@@ -1,6 +1,7 @@
 """Files to documents: which files of a folder are taken, under which uri, and adding them one by one.
 
-The uri of a file is its path below the folder that was given, after a prefix. A file given by itself is the document
+The uri of a file is its path below the folder that was given, after a prefix; an address of the web is its own uri, and
+the lines of a .jsonl bring theirs. A file given by itself is the document
 that came from it before, if there is one, else its name. A uri never changes hands in silence: two files of one uri,
 or a file whose uri belongs to another file that still exists, are refused with both paths.
 """
@@ -14,15 +15,17 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import psycopg
 
 from ragdb.context import Context
-from ragdb.errors import ConfigError, DatabaseError
+from ragdb.errors import ConfigError, DatabaseError, UnreadableFile
 from ragdb.ingest import documents
-from ragdb.readers import SUFFIXES, read_file
+from ragdb.metadata import described
+from ragdb.readers import LINES, SUFFIXES, read_file, url
 from ragdb.readers.decode import shown
 from ragdb.types import Added, Document, StoredDocument
 
@@ -34,17 +37,31 @@ _PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that is to be added. `alone`: given by itself, not found in a folder."""
+    """A file that is to be added; a `path` that is a str is an address of the web.
 
-    path: Path
+    `alone`: given by itself, not found in a folder. `prefix` goes before the uris that the lines of a .jsonl bring.
+    """
+
+    path: Path | str
     uri: str
     size: int
     alone: bool = False
+    prefix: str = ""
 
     @property
     def source(self) -> str:
         """What the document records as the place it came from."""
-        return shown(os.path.abspath(self.path))
+        return url.bare(self.path) if isinstance(self.path, str) else shown(os.path.abspath(self.path))
+
+    @property
+    def name(self) -> str:
+        """What a message calls it."""
+        return shown(self.path)
+
+    @property
+    def many(self) -> bool:
+        """Whether it holds a document in each line."""
+        return isinstance(self.path, Path) and self.path.suffix.lower() in LINES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +74,16 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was found: files to add, refused ones, how many of each suffix have no reader, and uris stored twice from one file."""
+    """What was found: files to add, refused ones, how many of each suffix have no reader, and uris stored twice from one file.
+
+    `evaluation` are the questions and judgements of an evaluation set in BEIR's layout, which are no documents.
+    """
 
     files: tuple[File, ...] = ()
     failed: tuple[Failed, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
     twice: tuple[tuple[str, str], ...] = ()
+    evaluation: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +100,21 @@ class Result:
 # --- which files ----------------------------------------------------------------------------------
 
 
-def find(paths: Sequence[Path], *, prefix: str = "", glob: str | None = None) -> Selection:
-    """The files that `paths` mean, folders searched to the bottom; hidden ones in them and links to folders are left out."""
+def find(paths: Sequence[Path | str], *, prefix: str = "", glob: str | None = None) -> Selection:
+    """The files that `paths` mean, folders searched to the bottom; hidden ones in them and links to folders are left out.
+
+    A str may be an address (http, https), which is taken as it is: nothing is fetched here.
+    """
     files: dict[str, File] = {}
     failed: list[Failed] = []
     skipped: Counter[str] = Counter()
-    for given in paths:
+    evaluation: list[str] = []
+    for one in paths:
+        if isinstance(one, str) and url.is_url(one):
+            file = File(one, prefix + url.bare(one), 0, alone=True)
+            files[file.source] = file
+            continue
+        given = Path(one)
         if not given.exists():
             failed.append(Failed(shown(given), "there is no such file or folder"))
             continue
@@ -92,14 +122,24 @@ def find(paths: Sequence[Path], *, prefix: str = "", glob: str | None = None) ->
             relative = shown(path.name if path == given else path.relative_to(given).as_posix())
             if glob and path != given and not _matches(relative, glob):
                 continue
+            if path != given and _judges(path, given):
+                evaluation.append(relative)
+                continue
             if path != given and path.suffix.lower() not in SUFFIXES:  # one that was named is read, and says why it cannot be
                 skipped[path.suffix.lower() or "no suffix"] += 1
                 continue
-            file = File(path, prefix + relative, _size(path), alone=path == given)
+            file = File(path, prefix + relative, _size(path), alone=path == given, prefix=prefix)
             # A file that was named and lies in a named folder too is one file, with the folder's uri.
             if (known := files.get(file.source)) is None or known.alone:
                 files[file.source] = file
-    return Selection(tuple(files.values()), tuple(failed), dict(skipped.most_common()))
+    return Selection(tuple(files.values()), tuple(failed), dict(skipped.most_common()), evaluation=tuple(evaluation))
+
+
+def _judges(path: Path, below: Path) -> bool:
+    """Questions or judgements beside a corpus.jsonl: as documents they would hold the answers to what is asked."""
+    if path.parent.name == "qrels" and path.parent != below:
+        return (path.parent.parent / "corpus.jsonl").is_file()
+    return (path.name == "queries.jsonl" or path.stem == "qrels") and (path.parent / "corpus.jsonl").is_file()
 
 
 def _walk(folder: Path, failed: list[Failed]) -> Iterator[Path]:
@@ -134,35 +174,41 @@ def settle(context: Context, found: Selection, *, prefix: str = "") -> Selection
     """The selection with the uri rules applied: what the collection knows counts, and what clashes is refused."""
     mine: dict[str, list[str]] = defaultdict(list)  # the uris that came from a file before
     for start in range(0, len(found.files), _PAGE):
-        sources = [file.source for file in found.files[start : start + _PAGE]]
+        sources = [file.source for file in found.files[start : start + _PAGE] if not file.many]
         for row in context.database.call("documents_from", collection=context.collection, files={"sources": sources}):
             if row["uri"].startswith(prefix):
                 mine[row["source"]].append(row["uri"])
     files, failed = _given_before(found.files, mine)
     files, clashes = _clashing(files)
-    stored = {document.uri: document for document in _stored(context, files)}
+    stored = {document.uri: document for document in _stored(context, [file.uri for file in files if not file.many])}
     kept, taken = [], []
     for file in files:
-        other = stored[file.uri].source if file.uri in stored else None
-        if other and other != file.source and os.path.exists(other) and not os.path.samefile(other, file.path):
-            taken.append(
-                Failed(
-                    shown(file.path),
-                    f"the document {file.uri!r} came from {other}, which still exists; to add {file.source} beside it, "
-                    f"give --prefix; to put it in its place, first: ragdb rm {file.uri}",
-                )
-            )
+        if refused := None if file.many else _taken(file, file.uri, stored.get(file.uri)):
+            taken.append(Failed(file.name, refused))
         else:
             kept.append(file)
     twice = tuple((old, file.uri) for file in kept if not prefix for old in mine[file.source] if old != file.uri)
     return dataclasses.replace(found, files=tuple(kept), failed=(*found.failed, *failed, *clashes, *taken), twice=twice)
 
 
+def _taken(file: File, uri: str, stored: StoredDocument | None) -> str | None:
+    """Why the document of this uri is not the file's to change; None where it is."""
+    other = stored.source if stored else None
+    if not other or other == file.source or not os.path.exists(other):
+        return None
+    if isinstance(file.path, Path) and os.path.exists(file.path) and os.path.samefile(other, file.path):
+        return None
+    return (
+        f"the document {uri!r} came from {other}, which still exists; to add {file.source} beside it, "
+        f"give --prefix; to put it in its place, first: ragdb rm {uri}"
+    )
+
+
 def _given_before(files: Sequence[File], mine: Mapping[str, Sequence[str]]) -> tuple[list[File], list[Failed]]:
     """A file given by itself is the document that it was before."""
     settled, failed = [], []
     for file in files:
-        uris = mine.get(file.source, ()) if file.alone else ()
+        uris = mine.get(file.source, ()) if file.alone and isinstance(file.path, Path) and not file.many else ()
         if file.uri in uris or not uris:
             settled.append(file)
         elif len(uris) == 1:
@@ -182,7 +228,8 @@ def _clashing(files: Sequence[File]) -> tuple[list[File], list[Failed]]:
     """Of one uri there may be one file."""
     by_uri: dict[str, list[File]] = defaultdict(list)
     for file in files:
-        by_uri[file.uri].append(file)
+        if not file.many:
+            by_uri[file.uri].append(file)
     failed = [
         Failed(
             shown(file.path),
@@ -193,14 +240,14 @@ def _clashing(files: Sequence[File]) -> tuple[list[File], list[Failed]]:
         if len(same) > 1
         for file in same
     ]
-    return [file for file in files if len(by_uri[file.uri]) == 1], failed
+    return [file for file in files if file.many or len(by_uri[file.uri]) == 1], failed
 
 
-def _stored(context: Context, files: Sequence[File]) -> Iterator[StoredDocument]:
+def _stored(context: Context, uris: Sequence[str]) -> Iterator[StoredDocument]:
     if context.info() is None:
         return
-    for start in range(0, len(files), _PAGE):
-        yield from documents.listed(context, {"uri": [file.uri for file in files[start : start + _PAGE]]})
+    for start in range(0, len(uris), _PAGE):
+        yield from documents.listed(context, {"uri": list(uris[start : start + _PAGE])})
 
 
 # --- adding them ----------------------------------------------------------------------------------
@@ -217,22 +264,75 @@ def add_files(
 ) -> Iterator[Result | Failed]:
     """Adds one file after the other; each is stored before the next one begins, and a bad one fails alone.
 
+    A .jsonl gives a result for each of its lines, and a bad line fails alone.
+
     `changes` are fields of Document that win over what the file says of itself; `metadata` is laid over the file's.
     Raises what concerns all of them: DatabaseError, ConfigError.
     """
-    before = {document.uri: document for document in _stored(context, files)}
+    before = {document.uri: document for document in _stored(context, [file.uri for file in files if not file.many])}
     for file in files:
         if begun:
             begun(file)
-        try:
-            document = changed(dataclasses.replace(read_file(file.path, rules=context.rules), uri=file.uri), changes or {})
-            yield add_document(context, document, file, before.get(file.uri), embed=embed, progress=progress)
-        except (DatabaseError, ConfigError, psycopg.OperationalError):
-            raise
-        except Exception as error:
-            logger.debug("%s", file.path, exc_info=True)
-            name = shown(file.path)
-            yield Failed(name, str(error).removeprefix(f"{name}: ") or type(error).__name__)
+        for made in _lines(context, file) if file.many else [_document(context, file)]:
+            if isinstance(made, Failed):
+                yield made
+                continue
+            document, stored = made if isinstance(made, tuple) else (made, before.get(file.uri))
+            try:
+                yield add_document(context, changed(document, changes or {}), file, stored, embed=embed, progress=progress)
+            except (DatabaseError, ConfigError, psycopg.OperationalError):
+                raise
+            except Exception as error:
+                logger.debug("%s", file.path, exc_info=True)
+                yield _failed(file, error, document.uri if file.many else "")
+
+
+def _document(context: Context, file: File) -> Document | Failed:
+    rules = context.rules
+    try:
+        read = read_file(file.path, rules=rules) if isinstance(file.path, Path) else described(url.read_url(file.path), rules)
+        return dataclasses.replace(read, uri=file.uri)
+    except Exception as error:  # whatever is wrong with one file stops no other
+        logger.debug("%s", file.path, exc_info=True)
+        return _failed(file, error)
+
+
+def _failed(file: File, error: Exception, uri: str = "") -> Failed:
+    told = str(error).removeprefix(f"{file.name}: ") or type(error).__name__
+    return Failed(file.name, f"{uri}: {told}" if uri else told)
+
+
+def _lines(context: Context, file: File) -> Iterator[tuple[Document, StoredDocument | None] | Failed]:
+    """Of each line of a .jsonl its document, with what is stored under its uri; or why it cannot be added."""
+    seen: dict[str, int] = {}  # uri to its line
+    lines = _numbered(file)
+    while batch := list(islice(lines, _PAGE)):
+        uris = [made.uri for _, made in batch if isinstance(made, Document)]
+        before = {document.uri: document for document in _stored(context, uris)}
+        for number, made in batch:
+            if isinstance(made, Failed):
+                yield made
+            elif (first := seen.setdefault(made.uri, number)) != number:
+                yield Failed(
+                    file.name, f"line {number}: line {first} is the document {made.uri!r} already; give each line its own uri"
+                )
+            elif refused := _taken(file, made.uri, before.get(made.uri)):
+                yield Failed(file.name, f"line {number}: {refused}")
+            else:
+                yield made, before.get(made.uri)
+
+
+def _numbered(file: File) -> Iterator[tuple[int, Document | Failed]]:
+    from ragdb.readers import jsonl  # pydantic takes its time
+
+    try:
+        for number, made in jsonl.read_lines(Path(file.path)):
+            if isinstance(made, Document):
+                yield number, dataclasses.replace(made, uri=file.prefix + made.uri, source=file.source)
+            else:
+                yield number, _failed(file, made)
+    except UnreadableFile as error:
+        yield 0, _failed(file, error)
 
 
 def changed(document: Document, changes: Mapping[str, Any]) -> Document:

@@ -12,9 +12,10 @@ from typing import Any
 from ragdb.chunkers import Chunking
 from ragdb.chunkers.header import fit_header, index_header
 from ragdb.errors import BadDocument
+from ragdb.readers import SUFFIXES
 from ragdb.types import Document, Section, Span
 
-_TEXT_SUFFIX = re.compile(r"\.(md|markdown|txt|text|log|csv|tsv)$", re.IGNORECASE)
+_SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 _SPACE = re.compile(r"[\s#]+")
 NO_TEXT = "no text to search: the document has no chunks"
 _MAX_CHUNK = 60_000  # as the table's CHECK: bounds what one tsvector has to hold
@@ -124,7 +125,7 @@ def _labels(uri: str, spans: Sequence[Span]) -> Iterator[str]:
 
     Without a heading it is the page, `document#page-12#00`, else `top`.
     """
-    stem = _TEXT_SUFFIX.sub("", uri)
+    stem = _SUFFIX.sub("", uri)
     counted: dict[str, int] = {}
     for span in spans:
         heading = _SPACE.sub("-", span.section.heading.strip().lower())[:60].strip("-") if span.section else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ragdb.errors import ConfigError, UnreadableFile
+from ragdb.errors import BadDocument, ConfigError, UnreadableFile
 from ragdb.protocols import Reader
 from ragdb.readers.decode import shown
 from ragdb.types import Document
@@ -26,7 +26,20 @@ SUFFIXES: Mapping[str, str] = {
     ".log": "text",
     ".csv": "text",
     ".tsv": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".pdf": "pdf",
+    ".docx": "docx",
+    ".pptx": "pptx",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+    ".epub": "epub",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
 }
+#: Files that hold a document in each line.
+LINES = (".jsonl", ".ndjson")
 
 
 def read_file(path: str | Path, *, root: str | Path | None = None, rules: Rules | None = None) -> Document:
@@ -34,7 +47,8 @@ def read_file(path: str | Path, *, root: str | Path | None = None, rules: Rules 
 
     What the page says about itself (status, dates, owner, version) fills the document's fields, by `rules` (ragdb.metadata).
 
-    Raises UnreadableFile (no reader for the suffix, binary, unknown encoding, not there) and ConfigError (not below root).
+    Raises UnreadableFile (no reader for the suffix, binary, damaged, without text, unknown encoding, not there; a .jsonl,
+    which is many documents), ConfigError (not below root) and MissingExtra (the package that reads such files).
     """
     path = Path(path)
     name = SUFFIXES.get(path.suffix.lower())
@@ -48,6 +62,23 @@ def read_file(path: str | Path, *, root: str | Path | None = None, rules: Rules 
 
     document = described(document, rules)
     return dataclasses.replace(document, uri=_uri(path, root), source=shown(os.path.abspath(path)))
+
+
+def read_documents(path: str | Path, *, root: str | Path | None = None, rules: Rules | None = None) -> Iterator[Document]:
+    """The documents of a file: one for each line of .jsonl, under its own uri; of any other file the one of `read_file`.
+
+    Raises as `read_file` does, and BadDocument with the number of a bad line when its turn comes.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in LINES:
+        yield read_file(path, root=root, rules=rules)
+        return
+    from ragdb.readers import jsonl
+
+    for _, made in jsonl.read_lines(path):
+        if isinstance(made, BadDocument):
+            raise BadDocument(f"{shown(path)}: {made}") from made
+        yield dataclasses.replace(made, source=made.source or shown(os.path.abspath(path)))
 
 
 def _reader(name: str) -> Reader:

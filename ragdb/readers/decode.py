@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ragdb.errors import UnreadableFile
+from ragdb.readers.sniff import identify
 
 _BOMS = (  # UTF-32 LE starts with the mark of UTF-16 LE, so it comes first
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -21,22 +22,6 @@ _BOMS = (  # UTF-32 LE starts with the mark of UTF-16 LE, so it comes first
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_MAGIC = {
-    b"\x89PNG": "a PNG image",
-    b"\xff\xd8\xff": "a JPEG image",
-    b"GIF87a": "a GIF image",
-    b"GIF89a": "a GIF image",
-    b"%PDF-": "a PDF",
-    b"{\\rtf": "an RTF document",
-    b"PK\x03\x04": "a ZIP archive or an Office document",
-    b"\xd0\xcf\x11\xe0": "an old Office document",
-    b"\x1f\x8b": "a gzip archive",
-    b"BZh91AY&SY": "a bzip2 archive",
-    b"\xfd7zXZ": "an xz archive",
-    b"7z\xbc\xaf": "a 7z archive",
-    b"\x7fELF": "a program",
-    b"SQLite format 3": "an SQLite database",
-}
 _CONTROLS = re.compile("[\x00-\x07\x0e-\x19\x1c-\x1f\x7f]")  # without BS, white space, SUB (DOS end of file) and ESC
 _MULTIBYTE = re.compile("[^\x00-\x7f\ufffd]")
 _WAY_OUT = "convert it to UTF-8 (iconv, or 'save as' in an editor) and add it again"
@@ -44,13 +29,16 @@ _WAY_OUT = "convert it to UTF-8 (iconv, or 'save as' in an editor) and add it ag
 
 def read_text(path: Path) -> str:
     """The text of a file, decoded, lines ending with LF. Raises UnreadableFile with the reason."""
-    name = shown(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(f"{name} cannot be read: {error.strerror}; check the path and its permissions") from error
-    text, _ = decode(data, name)
+    text, _ = decode(read_bytes(path), shown(path))
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file. Raises UnreadableFile with the reason."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(f"{shown(path)} cannot be read: {error.strerror}; check the path and its permissions") from error
 
 
 def shown(path: Path | str) -> str:
@@ -66,7 +54,7 @@ def decode(data: bytes, name: str = "the file") -> tuple[str, str]:
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return _marked(data[len(mark) :], encoding, name), encoding
-    _refuse_binary(data, name)
+    refuse_binary(data, name)
     if b"\x1b$" in data and data.isascii() and (text := _strictly(data, "iso2022_jp")) is not None:
         return text, "iso2022_jp"
     if (text := _strictly(data, "utf-8")) is not None:
@@ -98,10 +86,10 @@ def _strictly(data: bytes, encoding: str) -> str | None:
         return None
 
 
-def _refuse_binary(data: bytes, name: str) -> None:
-    for magic, what in _MAGIC.items():
-        if data.startswith(magic):
-            raise UnreadableFile(f"{name}: binary: it is {what}; convert it to text or Markdown first")
+def refuse_binary(data: bytes, name: str) -> None:
+    """Raises UnreadableFile, with what it is, where the bytes are no text of an encoding without NUL bytes."""
+    if kind := identify(data):
+        raise UnreadableFile(f"{name}: binary: it is {kind.what}; {kind.advice}")
     if b"\x00" in data:
         raise UnreadableFile(f"{name}: binary: NUL bytes; give a text file (UTF-16 needs its byte order mark)")
     controls = len(_CONTROLS.findall(data.decode("latin-1")))

@@ -23,4 +23,9 @@ def media_type(document: Document) -> str:
     if document.media_type is not None:
         return document.media_type
     path = re.split("[?#]", document.uri)[0] if "://" in document.uri else document.uri
-    return _BY_SUFFIX.get(PurePosixPath(path).suffix.lower(), "text/markdown")
+    return of_suffix(PurePosixPath(path).suffix)
+
+
+def of_suffix(suffix: str) -> str:
+    """As `media_type`, of what the reader for a suffix brings."""
+    return _BY_SUFFIX.get(suffix.lower(), "text/markdown")

@@ -11,7 +11,8 @@ import pytest
 
 from ragdb import Document, Pipeline, RagDB, Span
 from ragdb.errors import BadDocument
-from ragdb.ingest import bulk, jsonl
+from ragdb.ingest import bulk
+from ragdb.readers import jsonl
 from ragdb.testing import FakeEmbedder, drain
 
 LEXICAL = Pipeline(legs=("lexical",), window=0)

@@ -201,19 +201,19 @@ def test_hidden_files_are_passed_over_and_unknown_suffixes_counted(cli: Cli, doc
     (docs / ".git").mkdir()
     (docs / ".git" / "config.md").write_text("hidden")
     (docs / ".hidden.md").write_text("hidden")
-    for name in ("a.pdf", "b.pdf", "LICENSE"):
+    for name in ("a.png", "b.png", "LICENSE"):
         (docs / name).write_text("x")
     os.mkfifo(docs / "pipe.md")
     made = cli("add", docs)
     assert (made.code, made.out.split(";")[0]) == (0, "2 added, 0 unchanged, 0 failed")
-    assert "skipped 3 files that ragdb has no reader for: .pdf 2, no suffix 1" in made.err
+    assert "skipped 3 files that ragdb has no reader for: .png 2, no suffix 1" in made.err
 
 
 def test_a_file_that_is_named_and_cannot_be_read_is_an_error(cli: Cli, docs: Path) -> None:
-    (docs / "a.pdf").write_text("x")
-    made = cli("add", docs / "a.pdf")
+    (docs / "a.png").write_text("x")
+    made = cli("add", docs / "a.png")
     assert made.code == 1
-    assert "no reader for .pdf" in made.err
+    assert "no reader for .png" in made.err
 
 
 @pytest.mark.parametrize(("glob", "uris"), [("*.md", 2), ("sub/*", 1), ("**/router.md", 1), ("*.txt", 0)])

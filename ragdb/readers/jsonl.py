@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from ragdb.errors import BadDocument
+from ragdb.errors import BadDocument, UnreadableFile
+from ragdb.readers.decode import shown
+from ragdb.readers.sniff import identify_file
 from ragdb.types import Document, Span
+
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class _Chunk(BaseModel):
@@ -44,18 +49,62 @@ class _Line(BaseModel):
     vector: list[float] | None = None
 
 
+class JsonlReader:
+    """Stands for a file that is many documents: `read` says how they are read."""
+
+    def read(self, path: Path) -> Document:
+        raise UnreadableFile(f"{shown(path)} holds a document in each line; read them with ragdb.readers.read_documents")
+
+
+READER = JsonlReader()
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, Document | BadDocument]]:
+    """Of each line of a file that is not blank its number and its document, or what is wrong with it.
+
+    Raises UnreadableFile where it is no text file at all.
+    """
+    name = shown(path)
+    try:
+        if kind := identify_file(path):
+            raise UnreadableFile(f"{name}: binary: it is {kind.what}; {kind.advice}")
+        with path.open("rb") as file:
+            if file.read(2) in _UTF16:
+                raise UnreadableFile(f"{name} is UTF-16; JSON Lines are UTF-8: iconv -f UTF-16 -t UTF-8")
+            file.seek(0)
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, _read(number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)
+    except OSError as error:
+        raise UnreadableFile(f"{name} cannot be read: {error.strerror}; check the path and its permissions") from error
+
+
 def documents(lines: Iterable[str]) -> Iterator[Document]:
     """One document a line that is not blank. Raises BadDocument with the line's number."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        try:
-            yield _document(_Line.model_validate_json(line))
-        except ValidationError as error:
-            wrong = "; ".join(_told(one) for one in error.errors(include_url=False))
-            raise BadDocument(f"line {number}: {wrong}; see 'ragdb import --help' for the form of a line") from error
-        except (ValueError, TypeError, BadDocument) as error:
-            raise BadDocument(f"line {number}: {error}") from error
+        made = _read(number, line)
+        if isinstance(made, BadDocument):
+            raise made
+        yield made
+
+
+def _read(number: int, line: str | bytes) -> Document | BadDocument:
+    try:
+        return _document(_Line.model_validate_json(line.decode() if isinstance(line, bytes) else line))
+    except UnicodeDecodeError as error:
+        cause: Exception = error
+        wrong = f"is not UTF-8 (byte {error.start + 1}: {error.reason}); convert the file: iconv -f CP932 -t UTF-8"
+    except ValidationError as error:
+        cause = error
+        wrong = "; ".join(_told(one) for one in error.errors(include_url=False))
+        wrong += "; see 'ragdb import --help' for the form of a line"
+    except (ValueError, TypeError, BadDocument) as error:
+        cause, wrong = error, str(error)
+    bad = BadDocument(f"line {number}: {wrong}")
+    bad.__cause__ = cause
+    return bad
 
 
 def _told(error: Any) -> str:
