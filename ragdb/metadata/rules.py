@@ -158,9 +158,8 @@ def _rule(rule: _Rule, macros: dict[str, str], where: str) -> Rule:
 def _label(labels: list[str]) -> regex.Pattern[str] | None:
     if not labels:
         return None
-    some = "|".join(
-        regex.escape(label, special_only=True).replace(" ", r"\s+") for label in sorted(labels, key=len, reverse=True)
-    )
+    longest_first = sorted(labels, key=len, reverse=True)
+    some = "|".join(r"\s+".join(map(regex.escape, label.split())) for label in longest_first)
     # at the start of a line, or behind what parts several on one line: "Owner: SRE | Status: draft / Version: 2"
     return regex.compile(rf"(?:^|(?<=[/|·•;、,。])|(?<=\s\s)|(?<=\t))\s*(?:{some})\s*[:=]\s*(?=\S)", regex.IGNORECASE)
 

@@ -123,7 +123,7 @@ def version(text: str) -> tuple[str, int] | None:
 def name(text: str) -> str | None:
     """A person or a team: something of human length that is not a sentence or left open."""
     text = text.strip(" \t.,;、。")
-    if not 1 <= len(text) <= 80 or re.search(r"[。?!]|https?://", text):
+    if not 1 <= len(text) <= 80 or re.search(r"[。?!]|https?://|[a-z]{3}\. ", text):
         return None
     return (
         None

@@ -29,13 +29,17 @@ begin
     raise exception 'chunks come with lexemes, but collection "%" has the builtin analyzer', col.name
       using errcode = 'RD004', hint = 'Leave them out, or use a collection made with {"analyzer": "external"}.';
   end if;
-  -- once, not for each chunk: the text may be large
-  update ragdb.document_revision r set chunking = case when not more then write_chunks.chunking end
-   where r.document_id = write_chunks.document_id and r.revision = write_chunks.revision
-  returning length(r.content) into longest;
+  -- the text may be large: its length is taken once, with the last call, and its row is left alone before
+  if not more then
+    update ragdb.document_revision r set chunking = write_chunks.chunking
+     where r.document_id = write_chunks.document_id and r.revision = write_chunks.revision
+    returning length(r.content) into longest;
+  end if;
 
   if exists (select from jsonb_to_recordset(chunks) as g(content text, "start" integer, "end" integer)
-              where (g."start" >= 0 and g."end" <= longest and length(g.content) = g."end" - g."start") is not true) then
+              where (g."start" >= 0 and (more or g."end" <= longest) and length(g.content) = g."end" - g."start") is not true)
+     or not more and exists (select from ragdb.chunk_place p where p.document_id = write_chunks.document_id
+                                and p.revision = write_chunks.revision and p.end_at > longest) then
     raise exception 'a chunk of document % is no span of its text', write_chunks.document_id
       using errcode = 'RD006', hint = 'content is the text from start to end, offsets count characters of the cleaned text.';
   end if;

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+from datetime import UTC, datetime
+from pathlib import Path
 
-from ragdb.metadata import described
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragdb.errors import ConfigError
+from ragdb.metadata import Rules, described
+from ragdb.readers import read_file
 from ragdb.types import Document
 
 DRAFTS = [
@@ -105,3 +113,151 @@ def test_a_page_that_says_it_is_archived_is(text: str) -> None:
 @pytest.mark.parametrize("text", ACTIVE)
 def test_a_page_that_only_mentions_drafts_or_archives_stays_active(text: str) -> None:
     assert page(text).status in (None, "active")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("最終更新: 2025 年 3 月 18 日", datetime(2025, 3, 18, tzinfo=UTC)),
+        ("最終更新：２０２５年３月１８日", datetime(2025, 3, 18, tzinfo=UTC)),
+        ("更新日: 令和7年3月18日", datetime(2025, 3, 18, tzinfo=UTC)),
+        ("更新日: 令和元年 5 月 1 日", datetime(2019, 5, 1, tzinfo=UTC)),
+        ("更新日時: 2025/03/18 09:30 JST", datetime(2025, 3, 18, 0, 30, tzinfo=UTC)),
+        ("**Last updated:** 2025-03-18", datetime(2025, 3, 18, tzinfo=UTC)),
+        ("Last updated: March 18, 2025", datetime(2025, 3, 18, tzinfo=UTC)),
+        ("Last updated: Tuesday, 18th March 2025", datetime(2025, 3, 18, tzinfo=UTC)),
+        ("Updated: 18 Mar 2025 by SRE", datetime(2025, 3, 18, tzinfo=UTC)),
+        ("Last modified: 2025-03-18T09:30:00+09:00", datetime(2025, 3, 18, 0, 30, tzinfo=UTC)),
+        ("Updated: 03/04/2025", None),  # March or April
+        ("最終更新: 2025 年 3 月", None),  # no day
+        ("最終更新: 2025 年 13 月 1 日", None),
+        ("Last updated: soon", None),
+        ("The table was updated: 2025-03-18", None),  # no label at the start of a line
+    ],
+)
+def test_a_date_is_read_where_it_can_be_read_in_one_way(line: str, expected: datetime | None) -> None:
+    assert page(f"# Page\n\n> {line}\n").updated_at == expected
+    assert page(f"# Page\n\n{line}\n").updated_at == expected
+    assert page(f"# Page\n\ntext\n\n## History\n\n{line}\n").updated_at is None
+
+
+def test_owner_version_and_review_stand_on_one_line_or_in_a_table() -> None:
+    one = page("# Page\n\n> Owner: SRE | Status: current | Version: v3.2 | Next review: 2026-01-31\n")
+    table = page(
+        "# Page\n\n| 項目 | 内容 |\n| --- | --- |\n| 担当部署 | SRE 室 |\n| バージョン | v3.2 |\n| 次回見直し | 2026/01/31 |\n"
+    )
+    assert (one.owner, one.status, one.version, one.review_after) == ("SRE", "active", "v3.2", datetime(2026, 1, 31, tzinfo=UTC))
+    assert (table.owner, table.version, table.review_after) == ("SRE 室", "v3.2", datetime(2026, 1, 31, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("line", ["Owner: TBD", "Owner: ask in #help. Nobody knows.", "担当: 未定", "Version: see the changelog"])
+def test_what_is_no_owner_or_version_is_not_taken_for_one(line: str) -> None:
+    found = page(f"# Page\n\n{line}\n")
+    assert (found.owner, found.version) == (None, None)
+
+
+def test_what_was_found_is_kept_with_rule_line_and_words() -> None:
+    found = page("<!-- licence -->\n# 経費\n\n> 最終更新: 2025 年 4 月 1 日 (経理グループ) / 改訂版\n").found
+    assert found is not None
+    assert found["updated_at"] == {
+        "value": "2025-04-01T00:00:00+00:00",
+        "rule": "updated",
+        "line": 4,
+        "text": "最終更新: 2025 年 4 月 1 日 (経理グループ) / 改訂版",
+    }
+    assert found["metadata.updated_by"]["value"] == "経理グループ"
+
+
+def test_front_matter_comes_before_the_lines_of_the_page() -> None:
+    found = page(
+        "---\nstatus: active\nowner: SRE\nupdated: 2025-01-02\ntags: [a]\n---\n# P\n\n> Draft v1 | Owner: Sales\n> 最終更新: 2024-01-01\n"
+    )
+    assert (found.status, found.owner, found.updated_at) == ("active", "SRE", datetime(2025, 1, 2, tzinfo=UTC))
+    assert found.metadata == {"owner": "SRE", "tags": ["a"]}
+    assert found.found is not None
+    assert found.found["status"]["rule"] == "front matter"
+
+
+def test_rules_of_a_file_come_before_ours(tmp_path: Path) -> None:
+    own = tmp_path / "rules.toml"
+    own.write_text(
+        """
+[[rule]]
+name = "confidential"
+field = "metadata.audience"
+labels = ["配布範囲", "Audience"]
+
+[[rule]]
+name = "frozen"
+field = "status"
+value = "archived"
+patterns = ["^{self}は凍結されました"]
+
+[[rule]]
+name = "ticket"
+field = "metadata.ticket"
+patterns = ['\\b(OPS-\\d+)\\b']
+""",
+        encoding="utf-8",
+    )
+    text = "# P\n\n> 配布範囲: 全社員\n> この文書は凍結されました。\n> See OPS-42. ステータス: 現行\n"
+    found = described(Document("p.md", text), Rules.load(own))
+    assert (found.status, found.metadata) == ("archived", {"audience": "全社員", "ticket": "OPS-42"})
+    assert described(Document("p.md", text)).metadata is None
+    own.write_text("builtin = false\n" + own.read_text(encoding="utf-8"), encoding="utf-8")
+    other = tmp_path / "others.toml"
+    own.rename(other)
+    assert described(Document("p.md", "# P\n\n> Status: draft\n"), Rules.load(other)).status is None
+
+
+@pytest.mark.parametrize(
+    ("toml", "told"),
+    [
+        ("[[rule]]\nname = 'x'\nfield = 'colour'\nlabels = ['a']", "field 'colour'"),
+        ("[[rule]]\nname = 'x'\nfield = 'owner'\npatterns = ['(']", "no regular expression"),
+        ("[[rule]]\nname = 'x'\nfield = 'owner'\npatterns = ['abc']", "has no group"),
+        ("[[rule]]\nname = 'x'\nfield = 'owner'", "looks for nothing"),
+        ("[[rule]]\nname = 'x'\nfield = 'status'\nvalue = 'old'\nlabels = ['a']", "status 'old'"),
+        ("[[rule]]\nname = 'x'\nfield = 'owner'\nlabel = ['a']", "rule.0.label"),
+        ("[[rule", "not TOML"),
+    ],
+)
+def test_wrong_rules_are_refused_with_the_place(tmp_path: Path, toml: str, told: str) -> None:
+    own = tmp_path / "rules.toml"
+    own.write_text(toml)
+    with pytest.raises(ConfigError, match="the metadata rules") as error:
+        Rules.load(own)
+    assert told in str(error.value)
+
+
+def test_a_slow_pattern_is_an_error_that_names_it(tmp_path: Path) -> None:
+    own = tmp_path / "rules.toml"
+    own.write_text("[[rule]]\nname = 'x'\nfield = 'owner'\npatterns = ['(.*a){12}b']\n")
+    with pytest.raises(ConfigError, match="took over"):
+        described(Document("p.md", "a" * 390), Rules.load(own))
+
+
+@given(st.text(max_size=400))
+def test_any_text_can_be_described(text: str) -> None:
+    for uri in ("p.md", "p.txt", "p.csv"):
+        found = described(Document(uri, text))
+        assert found.content == text
+        assert found.status in (None, "active", "draft", "archived")
+
+
+def test_a_table_of_records_says_nothing_about_itself() -> None:
+    assert described(Document("orders.csv", "Status: draft,Owner: SRE\n1,2\n")).found == {}
+
+
+def test_the_wiki_has_two_archived_pages_and_no_draft() -> None:
+    folder = os.environ.get("RAGDB_TEST_DATA")
+    if not folder or not (pages := sorted(Path(folder, "nagisa", "docs").glob("*.md"))):
+        pytest.skip("RAGDB_TEST_DATA names no folder with nagisa")
+    found = {path.stem: read_file(path) for path in pages}
+    assert len(found) == 15
+    assert {name for name, document in found.items() if document.status == "archived"} == {
+        "mirage-architecture-v2-archive",
+        "nagisa-expense-2023-archive",
+    }
+    assert not [name for name, document in found.items() if document.status == "draft"]
+    assert found["mirage-architecture-v3"].updated_at == datetime(2025, 3, 18, tzinfo=UTC)
