@@ -267,7 +267,8 @@ class Context:
         with self._lock:
             if self._chunker is None:
                 name = str(self._given_chunker or "markdown")
-                self._chunker = adapters.load("chunkers", name, defaults={"max_tokens": size, "embedder": embedder})
+                own = {"max_tokens": size, "embedder": embedder, "llm": self.llm, "prompts": self.prompts}
+                self._chunker = adapters.load("chunkers", name, defaults=own)
             chunker = self._chunker
         size = getattr(chunker, "max_tokens", size)
         if size > embedder.max_tokens:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragdb.protocols import Analyzer, Chunker, CountTokens
+from ragdb.types import Document, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,18 @@ class Chunking:
     max_tokens: int
     tokenizer: str
     analyzer: Analyzer | None = None
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether cutting calls a model, and so may take long and fail."""
+        return bool(getattr(self.chunker, "needs_model", False))
+
+    def spans(self, document: Document, known: Callable[[], Mapping[str, str]] | None = None) -> Sequence[Span]:
+        """The document's chunks. `known` fetches the contexts of the chunks that are stored, by their text, for a chunker
+        that would ask a model for them again."""
+        if known is not None and getattr(self.chunker, "takes_known", False):
+            return self.chunker.chunk(document, self.count_tokens, known=known())  # type: ignore[call-arg]
+        return self.chunker.chunk(document, self.count_tokens)
 
     @property
     def recipe(self) -> str:

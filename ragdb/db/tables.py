@@ -263,6 +263,12 @@ class DocumentRevision(Base):
     content: Mapped[str] = mapped_column(Text, nullable=False, comment="the text, newlines as LF, no BOM")
     content_hash: Mapped[bytes] = mapped_column(LargeBinary, nullable=False, comment="sha256 of title and content")
     chunking: Mapped[str | None] = mapped_column(Text, comment="chunker and its settings; null: not cut yet, the worker does it")
+    media_type: Mapped[str | None] = mapped_column(
+        Text, comment="how the text is cut: text/markdown, text/plain, text/csv; null: as the suffix of the uri says"
+    )
+    pages: Mapped[list[int] | None] = mapped_column(
+        ARRAY(Integer), comment="offset at which each page of the original begins, the first page first; null: it has none"
+    )
     created_at: Mapped[datetime] = mapped_column(
         _TimestampTZ, nullable=False, server_default=_NOW, comment="when the revision was given"
     )

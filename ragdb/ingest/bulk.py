@@ -29,7 +29,7 @@ _BATCH = 500
 _COLUMNS = {
     "document": "document_id collection_id uri title status language owner version updated_at review_after metadata found source "
     "content_hash ready_revision pending_revision n_chunks ingest_state warnings",
-    "document_revision": "document_id revision title content content_hash chunking",
+    "document_revision": "document_id revision title content content_hash chunking media_type pages",
     "section": "section_id document_id revision ordinal parent_section_id heading level path start_at end_at",
     "chunk": "chunk_id document_id born_revision text_hash context content",
     "chunk_place": "document_id revision ordinal chunk_id previous_chunk_id next_chunk_id section_id label start_at end_at page",
@@ -135,7 +135,9 @@ class _Rows:
                 made["warnings"],
             )
         )
-        self.rows["document_revision"].append((document_id, 1, made["title"], made["content"], content_hash, made["chunking"]))
+        self.rows["document_revision"].append(
+            (document_id, 1, made["title"], made["content"], content_hash, made["chunking"], made["media_type"], made["pages"])
+        )
         for section, own_id in zip(made["sections"], section_ids, strict=True):
             parent = None if section["parent"] is None else section_ids[section["parent"]]
             place = (

@@ -43,7 +43,7 @@ def add(
         # The title stands above every chunk: one that is kept must be known before the text is cut.
         kept = value(db.call("document_title", collection=context.collection, uri=document.uri))
         document = dataclasses.replace(document, title=kept)
-    later = _cut_later(document, chunking, session)
+    later = _cut_later(document, chunking)
     row, told = _put(context, db, document, chunking, warnings, later=later)
     added = _added(row, told)
     if added.ingest_state != "ready" and ((session is None and embed) or document.vectors is not None):
@@ -55,15 +55,12 @@ def add(
     return added
 
 
-def _cut_later(document: Document, chunking: Chunking, session: Any) -> bool:
+def _cut_later(document: Document, chunking: Chunking) -> bool:
     """Whether the text is stored first and cut as part of its job.
 
-    A large one travels in parts, and a model is not asked while the caller's transaction is open.
+    A large one travels in parts; and where a model is asked, no transaction may be open, and what fails is tried again.
     """
-    if document.chunks is not None:
-        return False
-    asks_model = getattr(chunking.chunker, "needs_model", False)
-    return len(document.content) > _LARGE or bool(asks_model and session is not None)
+    return document.chunks is None and (len(document.content) > _LARGE or chunking.needs_model)
 
 
 def _put(

@@ -23,7 +23,7 @@ _MAX_CHUNK = 60_000  # as the table's CHECK: bounds what one tsvector has to hol
 
 def payload(document: Document, chunking: Chunking, warnings: Sequence[str] = ()) -> dict[str, Any]:
     """The `document` argument of `ragdb.put_document`: columns, sections and chunks. `document` is clean already."""
-    spans = document.chunks if document.chunks is not None else chunking.chunker.chunk(document, chunking.count_tokens)
+    spans = document.chunks if document.chunks is not None else chunking.spans(document)
     recipe = _given_recipe(document) if document.chunks is not None else chunking.recipe
     made = columns(document, [*warnings, *([] if spans else [NO_TEXT])])
     return {**made, "content": document.content, "chunking": recipe, **cut(document, spans, chunking)}
@@ -42,6 +42,8 @@ def columns(document: Document, warnings: Sequence[str] = ()) -> dict[str, Any]:
         "owner": document.owner,
         "version": document.version,
         "source": document.source,
+        "media_type": document.media_type,
+        "pages": None if document.pages is None else list(document.pages),
         "found": None if document.found is None else {name: dict(said) for name, said in document.found.items()},
         "warnings": list(warnings),
     }

@@ -158,10 +158,17 @@ def _cut_if_needed(db: Caller, job: Row, held: dict[str, Any], chunking: Chunkin
     text = one(rows)
     if text["is_cut"]:
         return
-    document = document or Document(job["uri"], text["content"], title=text["title"])
-    spans = chunking.chunker.chunk(document, chunking.count_tokens)
+    document = document or Document(
+        job["uri"], text["content"], title=text["title"], media_type=text["media_type"], pages=text["pages"]
+    )
+    spans = chunking.spans(document, lambda: _contexts(db, job))
     for part in in_parts(document, spans, chunking):
         db.call("cut_job", **held, chunking=chunking.recipe, pieces=part)
+
+
+def _contexts(db: Caller, job: Row) -> dict[str, str]:
+    rows = db.call("document_chunks", collection=job["collection"], uri=job["uri"])
+    return {row["content"]: row["context"] for row in rows}
 
 
 def _embed_missing(db: Caller, job: Row, held: dict[str, Any], embedder: Embedder, progress: Progress | None) -> None:

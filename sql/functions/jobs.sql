@@ -96,14 +96,14 @@ comment on function ragdb.extend_lease(bigint, uuid, interval) is 'Makes the lea
 
 -- The pending text of a claimed job, and whether it is cut already.
 create or replace function ragdb.job_text(job_id bigint, with_content boolean default true)
-returns table (title text, content text, is_cut boolean)
+returns table (title text, content text, is_cut boolean, media_type text, pages integer[])
 language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
 set enable_seqscan = off
 as $function$
-  select r.title, case when with_content then r.content end, r.chunking is not null
+  select r.title, case when with_content then r.content end, r.chunking is not null, r.media_type, r.pages
     from ragdb.job j join ragdb.document_revision r on r.document_id = j.document_id and r.revision = j.revision
    where j.job_id = job_text.job_id
 $function$;

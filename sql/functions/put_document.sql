@@ -18,7 +18,7 @@ $function$;
 comment on function ragdb.content_hash(text, text) is 'What tells whether a document''s text is still the same: sha256 of title and content.';
 
 -- `document`: {"uri", "content", "title"?, "status"?, "language"?, "owner"?, "version"?, "updated_at"?, "review_after"?,
--- "metadata"?, "source"?, "warnings"?, "found"?, "chunking"?, "sections"?: [...], "chunks"?: [...]}; see ragdb.write_chunks().
+-- "metadata"?, "source"?, "warnings"?, "found"?, "media_type"?, "pages"?, "chunking"?, "sections"?: [...], "chunks"?: [...]}; see ragdb.write_chunks().
 -- A key that is not there (or null) keeps what the document has. "found" tells which columns the text itself says:
 -- {"status": {"value", "rule", "line"?, "text"?, "overruled"?}}; see ragdb.settled(). Without "chunks" the worker cuts the text.
 -- enable_seqscan off, here and in the functions of the queue: plans are kept, and one made while the tables are empty
@@ -132,8 +132,9 @@ begin
   end if;
   rev := greatest(d.ready_revision, coalesce(d.pending_revision, 0)) + 1;
   perform ragdb.drop_pending(d.document_id);
-  insert into ragdb.document_revision (document_id, revision, title, content, content_hash)
-  values (d.document_id, rev, new_title, body, new_hash);
+  insert into ragdb.document_revision (document_id, revision, title, content, content_hash, media_type, pages)
+  values (d.document_id, rev, new_title, body, new_hash, document ->> 'media_type',
+          case when jsonb_typeof(document -> 'pages') = 'array' then array(select jsonb_array_elements_text(document -> 'pages')::integer) end);
   update ragdb.document x
      set pending_revision = rev, ingest_state = 'queued', last_error = null,
          title = case when x.ready_revision = 0 then new_title else x.title end
