@@ -1,0 +1,105 @@
+"""The line that a language model writes above a chunk: in its context, kept where nothing changed, found by the search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from ragdb import Document, Pipeline, RagDB
+from ragdb.chunkers.contextual import ContextualChunker
+from ragdb.chunkers.header import index_header, index_text
+from ragdb.chunkers.markdown import MarkdownChunker
+from ragdb.errors import ConfigError, LLMError
+from ragdb.testing import FakeEmbedder, FakeLLM, drain
+from ragdb.types import Message
+
+Query = Callable[..., list[tuple[Any, ...]]]
+TEXT = "# Router\n\nIntro.\n\n## Reset\n\nHold the button.\n\n## Table\n\n" + "| a | b |\n| - | - |\n" + "| 1 | 2 |\n" * 40
+
+
+def said(messages: Sequence[Message]) -> str:
+    part = messages[0].content.split("<part>\n", 1)[-1].split("\n</part>", 1)[0]
+    return f"Context: zebra{len(part)} of the handbook.\nMore that nobody asked for."
+
+
+@pytest.fixture
+def contextual(ragdb_url: str) -> Iterator[RagDB]:
+    with RagDB(
+        ragdb_url, collection="help", embedder=FakeEmbedder(), llm=FakeLLM(said), chunker="contextual:markdown:48"
+    ) as made:
+        yield made
+
+
+def lines(query: Query) -> list[str]:
+    return [
+        context.rsplit("\n", 1)[-1]
+        for (context,) in query(
+            "select k.context from ragdb.chunk k join ragdb.chunk_place p using (chunk_id) order by p.ordinal"
+        )
+    ]
+
+
+def test_each_chunk_has_its_line_in_the_context_and_is_found_by_it(contextual: RagDB, query: Query) -> None:
+    added = contextual.add(Document("r.md", TEXT, title="Router"))
+    assert added.ingest_state == "ready"
+    assert all(line.startswith("zebra") and line.endswith("of the handbook.") for line in lines(query))
+    assert not query("select 1 from ragdb.chunk where content like '%zebra%'")
+    hits = contextual.search("zebra26", pipeline=Pipeline(legs=("lexical",))).hits
+    assert [hit.heading_path[-1] for hit in hits] == ["Reset"]
+
+
+def test_only_what_changed_is_asked_for_again(contextual: RagDB, query: Query) -> None:
+    llm = contextual.context.llm
+    assert isinstance(llm, FakeLLM)
+    contextual.add(Document("r.md", TEXT, title="Router"))
+    first, before = len(llm.calls), lines(query)
+    assert first == len(before)
+    contextual.add(Document("r.md", TEXT, title="Router"))
+    assert len(llm.calls) == first
+    contextual.add(Document("r.md", TEXT.replace("Hold the button", "Hold the red button"), title="Router"))
+    assert len(llm.calls) == first + 1
+    assert sum(a != b for a, b in zip(before, lines(query), strict=True)) == 1
+
+
+def test_a_model_that_fails_leaves_the_text_in_the_queue(ragdb_url: str, query: Query) -> None:
+    def failing(messages: Sequence[Message]) -> str:
+        raise LLMError("no answer", transient=True)
+
+    rag = RagDB(ragdb_url, collection="help", embedder=FakeEmbedder(), llm=FakeLLM(failing), chunker="contextual")
+    with rag, pytest.raises(LLMError):
+        rag.add(Document("r.md", TEXT))
+    assert query("select ingest_state, last_error from ragdb.document") == [("queued", "LLMError: no answer")]
+    assert query("select count(*) from ragdb.chunk") == [(0,)]
+
+
+def test_no_model_is_asked_within_the_callers_transaction(contextual: RagDB, query: Query, ragdb_url: str) -> None:
+    import sqlalchemy as sa
+
+    llm = contextual.context.llm
+    assert isinstance(llm, FakeLLM)
+    engine = sa.create_engine(ragdb_url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        added = contextual.add(Document("r.txt", "page one\n\npage two", pages=(0, 10)), session=connection)
+        assert (added.ingest_state, llm.calls) == ("queued", [])
+    assert drain(contextual) == ["r.txt"]
+    assert query("select page, label from ragdb.chunk_place order by ordinal") == [(1, "r#page-1#00"), (2, "r#page-2#00")]
+    engine.dispose()
+
+
+def test_the_limit_holds_with_the_line() -> None:
+    embedder = FakeEmbedder()
+    chunker = ContextualChunker(MarkdownChunker(max_tokens=40), FakeLLM("word " * 400), line_tokens=16)
+    document = Document("r.md", TEXT, title="Router")
+    for span in chunker.chunk(document, embedder.count_tokens):
+        whole = index_text(index_header("Router", span.heading_path), span.context, document.content[span.start : span.end])
+        assert embedder.count_tokens(whole) <= chunker.max_tokens == 56
+
+
+def test_without_a_model_the_name_is_refused(ragdb_url: str) -> None:
+    with (
+        RagDB(ragdb_url, collection="help", embedder=FakeEmbedder(), chunker="contextual") as rag,
+        pytest.raises(ConfigError, match="RAGDB_LLM"),
+    ):
+        rag.add(Document("r.md", TEXT))
