@@ -119,6 +119,7 @@ def _add_paths(
                 embed=embed,
                 begun=lambda file: bar.begin(file.uri, file.size),
                 progress=bar.embedded,
+                cutting=bar.cutting,
             ):
                 report.take(result)
     except KeyboardInterrupt:

@@ -29,6 +29,7 @@ class Bar:
         self._begun = 0
         self._done = 0  # bytes of finished files
         self._current = 0
+        self._name = ""
         self._in_current = 0
         self._average = _CHUNK_BYTES
         self._progress: Progress | None = None
@@ -65,13 +66,19 @@ class Bar:
             self._average = (self._average + self._current / self._in_current) / 2
         self._begun += 1
         self._current, self._in_current = size, 0
+        self._name = name
         self._show(cut(name, _NAME))
 
     def embedded(self, n: int) -> None:
         """n more chunks of the current document are embedded."""
         self.chunks += n
         self._in_current += n
-        self._show()
+        self._show(cut(self._name, _NAME))
+
+    def cutting(self, done: int, of: int) -> None:
+        """Of the current document, a large one, so many chunks are cut and written; embedding comes after."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, description=f"{cut(self._name, _NAME)}: {done} of {of} chunks cut")
 
     def _show(self, name: str | None = None) -> None:
         if self._progress is None or self._task is None:

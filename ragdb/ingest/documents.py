@@ -29,7 +29,13 @@ _LARGEST = 250_000_000  # bytes: PostgreSQL's limit for a string in jsonb, 256 M
 
 
 def add(
-    context: Context, document: Document, *, session: Any = None, progress: worker.Progress | None = None, embed: bool = True
+    context: Context,
+    document: Document,
+    *,
+    session: Any = None,
+    progress: worker.Progress | None = None,
+    embed: bool = True,
+    cutting: worker.CutProgress | None = None,
 ) -> Added:
     """Adds or changes one document; see RagDB.add. `embed` False leaves the embedding to a worker, as with a session."""
     document, warnings = clean_document(document)
@@ -47,7 +53,7 @@ def add(
     row, told = _put(context, db, document, chunking, warnings, later=later)
     added = _added(row, told)
     if added.ingest_state != "ready" and ((session is None and embed) or document.vectors is not None):
-        added = dataclasses.replace(added, ingest_state=_finish(context, db, added, document, progress))
+        added = dataclasses.replace(added, ingest_state=_finish(context, db, added, document, progress, cutting))
         if later:
             added = dataclasses.replace(added, chunks=_chunks_of(db, context.collection, document.uri))
     if session is None and added.changed:
@@ -82,14 +88,28 @@ def _put(
     return one(db.call("put_text", collection=context.collection, content=document.content, document=made)), warnings
 
 
-def _finish(context: Context, db: Caller, added: Added, document: Document, progress: worker.Progress | None) -> Any:
+def _finish(
+    context: Context,
+    db: Caller,
+    added: Added,
+    document: Document,
+    progress: worker.Progress | None,
+    cutting: worker.CutProgress | None,
+) -> Any:
     job = worker.claim(db, document_id=added.document_id)
     if job is None and worker.release_dead(db):
         job = worker.claim(db, document_id=added.document_id)
     if job is None:
         return _wait(db, added.document_id)
     return worker.work(
-        db, job, context.embedder(db), context.chunking(db), vectors=document.vectors, progress=progress, document=document
+        db,
+        job,
+        context.embedder(db),
+        context.chunking(db),
+        vectors=document.vectors,
+        progress=progress,
+        document=document,
+        cutting=cutting,
     )
 
 

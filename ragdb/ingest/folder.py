@@ -261,6 +261,7 @@ def add_files(
     embed: bool = True,
     begun: Callable[[File], None] | None = None,
     progress: Callable[[int], None] | None = None,
+    cutting: Callable[[int, int], None] | None = None,
 ) -> Iterator[Result | Failed]:
     """Adds one file after the other; each is stored before the next one begins, and a bad one fails alone.
 
@@ -279,7 +280,9 @@ def add_files(
                 continue
             document, stored = made if isinstance(made, tuple) else (made, before.get(file.uri))
             try:
-                yield add_document(context, changed(document, changes or {}), file, stored, embed=embed, progress=progress)
+                yield add_document(
+                    context, changed(document, changes or {}), file, stored, embed=embed, progress=progress, cutting=cutting
+                )
             except (DatabaseError, ConfigError, psycopg.OperationalError):
                 raise
             except Exception as error:
@@ -353,6 +356,7 @@ def add_document(
     *,
     embed: bool = True,
     progress: Callable[[int], None] | None = None,
+    cutting: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Adds one document and says what that changed, compared with how it was `before`."""
     embedded = 0
@@ -363,7 +367,7 @@ def add_document(
         if progress:
             progress(n)
 
-    added = documents.add(context, document, progress=count, embed=embed)
+    added = documents.add(context, document, progress=count, embed=embed, cutting=cutting)
     became: Became = "unchanged"
     if added.ingest_state != "ready":
         # `processing` is another process's work: what this one began, it has ended.

@@ -29,6 +29,8 @@ from ragdb.types import Document
 logger = logging.getLogger("ragdb.ingest")
 
 Progress = Callable[[int], None]
+#: Of a large text: how many of its chunks are written so far, and how many there are.
+CutProgress = Callable[[int, int], None]
 # Texts a call, where the embedder names no other number: every batch is stored, so that an end in between loses little.
 _BATCH = 32
 _BEAT = 60.0  # seconds; a lease is five minutes
@@ -84,6 +86,7 @@ def work(
     vectors: Sequence[Sequence[float]] | None = None,
     progress: Progress | None = None,
     document: Document | None = None,
+    cutting: CutProgress | None = None,
 ) -> str:
     """Makes one claimed job's document ready; returns its new ingest_state. A failure is recorded, then raised.
 
@@ -91,7 +94,7 @@ def work(
     """
     held = {"job_id": job["job_id"], "lease_token": job["lease_token"]}
     with _heartbeat(db, held):
-        return _worked(db, job, held, embedder, chunking, vectors, progress, document)
+        return _worked(db, job, held, embedder, chunking, vectors, progress, document, cutting)
 
 
 def _worked(
@@ -103,9 +106,10 @@ def _worked(
     vectors: Sequence[Sequence[float]] | None,
     progress: Progress | None,
     document: Document | None,
+    cutting: CutProgress | None,
 ) -> str:
     try:
-        _cut_if_needed(db, job, held, chunking, document)
+        _cut_if_needed(db, job, held, chunking, document, cutting)
         if vectors is not None:
             places = db.call("revision_chunks", document_id=job["document_id"], revision=job["revision"])
             _store(db, held, [row["chunk_id"] for row in places], vectors)
@@ -151,7 +155,9 @@ def _heartbeat(db: Caller, held: dict[str, Any]) -> Iterator[None]:
         ended.set()
 
 
-def _cut_if_needed(db: Caller, job: Row, held: dict[str, Any], chunking: Chunking, document: Document | None) -> None:
+def _cut_if_needed(
+    db: Caller, job: Row, held: dict[str, Any], chunking: Chunking, document: Document | None, cutting: CutProgress | None
+) -> None:
     rows = db.call("job_text", job_id=job["job_id"], with_content=document is None)
     if not rows:
         raise StaleLease(f"job {job['job_id']} is done or was replaced")
@@ -162,8 +168,12 @@ def _cut_if_needed(db: Caller, job: Row, held: dict[str, Any], chunking: Chunkin
         job["uri"], text["content"], title=text["title"], media_type=text["media_type"], pages=text["pages"]
     )
     spans = chunking.spans(document, lambda: _contexts(db, job))
+    done = 0
     for part in in_parts(document, spans, chunking):
         db.call("cut_job", **held, chunking=chunking.recipe, pieces=part)
+        done += len(part["chunks"])
+        if cutting and done < len(spans):
+            cutting(done, len(spans))
 
 
 def _contexts(db: Caller, job: Row) -> dict[str, str]:
