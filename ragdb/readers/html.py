@@ -98,8 +98,9 @@ def _language(soup: BeautifulSoup) -> str | None:
 def region(soup: BeautifulSoup) -> Tag:
     """The part of the page that is its text. What is never shown is removed from the tree."""
     body = soup.body or soup
-    comments = [string for string in soup.find_all(string=True) if type(string).__name__ != "NavigableString"]
-    for string in comments:  # comments, declarations, and the texts of scripts
+    from bs4.element import PreformattedString
+
+    for string in soup.find_all(string=lambda text: isinstance(text, PreformattedString)):  # comments and declarations
         string.extract()
     for element in body.find_all(_hidden):
         element.extract()

@@ -42,17 +42,14 @@ def to_markdown(root: Tag) -> str:
 
 
 def _flatten(root: Tag) -> None:
-    """Elements too deep for recursion give way to what they hold."""
+    """Elements too deep for recursion become their text."""
     waiting = [(root, 0)]
-    deep = []
     while waiting:
         element, depth = waiting.pop()
-        if depth > _MAX_DEPTH:
-            deep.append(element)
-        waiting.extend((child, depth + 1) for child in element.find_all(True, recursive=False))
-    for element in deep:
-        element.insert_before(" ")
-        element.unwrap()
+        if depth >= _MAX_DEPTH:
+            element.string = element.get_text(" ")
+        else:
+            waiting.extend((child, depth + 1) for child in element.find_all(True, recursive=False))
 
 
 def _own(table: Tag, *names: str) -> Iterator[Tag]:
@@ -139,6 +136,12 @@ def _converter() -> type[Any]:
         convert_form = convert_legend = convert_center = convert_body = convert_html = convert_hgroup = convert_dialog = (
             convert_div
         )
+
+        def convert_dd(self, el: Any, text: str, parent_tags: set[str]) -> str:
+            text = text.strip()
+            if "_inline" in parent_tags or not text:
+                return f" {text} "
+            return "\n:   " + "\n".join(line and f"    {line}" for line in text.split("\n")).lstrip() + "\n"
 
         def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
             text = text.strip()
