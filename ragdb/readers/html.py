@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
 _NEVER_SHOWN = (
-    *("script", "style", "template", "noscript", "nav", "head", "iframe", "canvas", "audio", "video", "datalist"),
+    *("script", "style", "template", "noscript", "nav", "title", "iframe", "canvas", "audio", "video", "datalist"),
     *("input", "button", "select", "textarea"),
 )
 _HIDDEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
@@ -97,23 +97,23 @@ def _language(soup: BeautifulSoup) -> str | None:
 
 def region(soup: BeautifulSoup) -> Tag:
     """The part of the page that is its text. What is never shown is removed from the tree."""
-    body = soup.body or soup
+    # not soup.body: to libxml2 a <main> without <body> around it stands in the head
     from bs4.element import PreformattedString
 
     for string in soup.find_all(string=lambda text: isinstance(text, PreformattedString)):  # comments and declarations
         string.extract()
-    for element in body.find_all(_hidden):
+    for element in soup.find_all(_hidden):
         element.extract()
-    for element in body.find_all("svg"):
+    for element in soup.find_all("svg"):
         element.replace_with(" ".join(text.get_text(" ") for text in element.find_all("text")))
-    main = [element for element in body.find_all(_is_main) if element.find_parent(_is_main) is None]
+    main = [element for element in soup.find_all(_is_main) if element.find_parent(_is_main) is None]
     if len(main) == 1 and _has_text(main[0]):
         return main[0]
-    articles = [element for element in body.find_all("article") if element.find_parent("article") is None]
+    articles = [element for element in soup.find_all("article") if element.find_parent("article") is None]
     if not main and len(articles) == 1 and _has_text(articles[0]):
         return articles[0]
-    _remove_surroundings(body)
-    return body
+    _remove_surroundings(soup)
+    return soup
 
 
 def _remove_surroundings(body: Tag) -> None:

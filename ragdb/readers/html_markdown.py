@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ragdb.adapters import require
@@ -133,9 +134,9 @@ def _converter() -> type[Any]:
 
         convert_article = convert_section = convert_main = convert_header = convert_footer = convert_aside = convert_div
         convert_figure = convert_figcaption = convert_details = convert_summary = convert_address = convert_fieldset = convert_div
-        convert_form = convert_legend = convert_center = convert_body = convert_html = convert_hgroup = convert_dialog = (
-            convert_div
-        )
+        convert_form = convert_head = convert_legend = convert_center = convert_body = convert_html = convert_hgroup = (
+            convert_dialog
+        ) = convert_div
 
         def convert_dd(self, el: Any, text: str, parent_tags: set[str]) -> str:
             text = text.strip()
@@ -184,7 +185,8 @@ def _converter() -> type[Any]:
             """The texts of the cells; one that spans rows stands in each of them, one that spans columns in the first."""
             below: dict[int, tuple[int, str]] = {}  # column to how many more rows it is taken in, and the text
             grid = []
-            for line in _own(table, "tr"):
+            # a cell outside of any row stands in a row with its neighbours
+            for _, parts in groupby(_own(table, "td", "th"), key=lambda part: id(part.find_parent(("tr", "table")))):
                 cells: list[str] = []
 
                 def inherit(cells: list[str]) -> None:
@@ -194,9 +196,7 @@ def _converter() -> type[Any]:
                         if left > 1:
                             below[column] = (left - 1, text)
 
-                for part in line.find_all(["td", "th"]):
-                    if part.find_parent("tr") is not line:
-                        continue
+                for part in parts:
                     inherit(cells)
                     text = self._cells.get(id(part), "")
                     rows = _whole(part.get("rowspan"), 1, _MAX_SPAN)

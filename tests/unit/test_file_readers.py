@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ragdb.errors import BadDocument, ConfigError, MissingExtra, UnreadableFile
 from ragdb.ingest.folder import find
 from ragdb.readers import SUFFIXES, read_documents, read_file
+from ragdb.readers.html import read_html
 from ragdb.readers.media import media_type
 from ragdb.readers.paged import joined
 from ragdb.readers.pdf import moment, page_text
@@ -410,6 +413,46 @@ def test_text_in_a_thousand_elements_is_not_lost(tmp_path: Path, tag: str) -> No
     assert "the end" in html(tmp_path, f"<{tag}>x" * 1000 + "the end")
 
 
+def test_a_page_without_body_tags_is_read(tmp_path: Path) -> None:
+    assert html(tmp_path, "<title>T</title><main><h1>H</h1><p>in</main>") == "# H\n\nin"
+    assert html(tmp_path, "<head><title>T</title><section>in</section>") == "in"
+
+
+_TAGS = [
+    "p",
+    "div",
+    "b",
+    "li",
+    "ul",
+    "ol",
+    "table",
+    "tr",
+    "td",
+    "th",
+    "h2",
+    "pre",
+    "code",
+    "section",
+    "dl",
+    "dt",
+    "dd",
+    "blockquote",
+    "a",
+    "span",
+    "details",
+    "label",
+    "form",
+]
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.tuples(st.sampled_from(_TAGS), st.booleans()), max_size=30))
+def test_every_word_of_any_markup_is_there(tags: list[tuple[str, bool]]) -> None:
+    page = "".join(f"<{'/' if closes else ''}{tag}>word{n}." for n, (tag, closes) in enumerate(tags))
+    content = read_html(page.encode(), Path("a.html")).content
+    assert [n for n in range(len(tags)) if f"word{n}." not in content] == []
+
+
 def test_spans_without_bounds_are_bounded(tmp_path: Path) -> None:
     page = "<table><tr><td colspan=999999999 rowspan=99999999>a<td colspan=x>b<tr><td>c</table>"
     assert len(html(tmp_path, page)) < 2000
@@ -625,8 +668,8 @@ def test_the_questions_of_an_evaluation_set_are_no_documents(tmp_path: Path) -> 
     for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv", "qrels/test.tsv", "notes.md"):
         write(tmp_path / "set" / name, "x")
     write(tmp_path / "queries.jsonl", "x")
-    for given, below in ((tmp_path, "set/"), (tmp_path / "set", "")):
-        found = find([given])
+    for folder, below in ((tmp_path, "set/"), (tmp_path / "set", "")):
+        found = find([folder])
         expected = {f"{below}corpus.jsonl", f"{below}notes.md"} | ({"queries.jsonl"} if below else set())
         assert {file.uri for file in found.files} == expected
         assert set(found.evaluation) == {f"{below}{name}" for name in ("queries.jsonl", "qrels.tsv", "qrels/test.tsv")}
