@@ -27,7 +27,7 @@ _ROLES_AROUND = ("banner", "contentinfo", "navigation", "search", "complementary
 # Inside one of these, a header belongs to a part of the text and not to the page. Source: HTML, section 4.3.8
 _PARTS = ("article", "section", "main", "blockquote", "td", "figure", "details", "dialog")
 _VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
-_SELF_CLOSED = re.compile(rf"<(?!(?:{_VOID})\b)([A-Za-z][\w:-]*)((?:\s+[^<>]*?)?)/>", re.IGNORECASE)
+_SELF_CLOSED = re.compile(rf"<(?!(?:{_VOID})\b)([A-Za-z][\w:-]*)(\s[^<>]*)?/>", re.IGNORECASE)
 
 
 class HtmlReader:
@@ -119,8 +119,8 @@ def region(soup: BeautifulSoup) -> Tag:
 def _remove_surroundings(body: Tag) -> None:
     around = [element for element in body.find_all(_is_around) if element.find_parent(_PARTS) is None]
     inside = {id(part) for element in around for part in element.find_all("h1")}
-    rest = sum(len(text.strip()) for text in body.find_all(string=True) if not any(text.find_parents(_is_around)))
-    if not rest:
+    outermost = [element for element in around if element.find_parent(_is_around) is None]
+    if _length(body) == sum(map(_length, outermost)):
         return  # the whole page stands in what is called its surroundings
     others = [heading for heading in body.find_all("h1") if id(heading) not in inside]
     for element in around:
@@ -150,3 +150,7 @@ def _is_around(element: Tag) -> bool:
 
 def _has_text(element: Tag) -> bool:
     return bool(element.get_text().strip())
+
+
+def _length(element: Tag) -> int:
+    return sum(map(len, element.get_text().split()))

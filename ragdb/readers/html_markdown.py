@@ -44,20 +44,25 @@ def to_markdown(root: Tag) -> str:
 
 def _flatten(root: Tag) -> None:
     """Elements too deep for recursion become their text."""
-    waiting = [(root, 0)]
+    waiting: list[tuple[Any, int]] = [(root, 0)]
     while waiting:
         element, depth = waiting.pop()
         if depth >= _MAX_DEPTH:
             element.string = element.get_text(" ")
         else:
-            waiting.extend((child, depth + 1) for child in element.find_all(True, recursive=False))
+            waiting.extend((child, depth + 1) for child in element.children if hasattr(child, "children"))
 
 
 def _own(table: Tag, *names: str) -> Iterator[Tag]:
     """Parts of the table that are not parts of a table inside it."""
     for part in table.find_all(names):
-        if part.find_parent("table") is table:
+        if _around(part, "table") is table:
             yield part
+
+
+def _around(part: Tag, *names: str) -> Tag | None:
+    """As find_parent, which is slow for so simple a question."""
+    return next((parent for parent in part.parents if parent.name in names), None)
 
 
 def _is_layout(table: Tag) -> bool:
@@ -162,7 +167,7 @@ def _converter() -> type[Any]:
             return "\n\n{}{}\n{}\n{}\n\n".format(fence, named[1] if named else "", text.strip("\n"), fence)
 
         def convert_td(self, el: Any, text: str, parent_tags: set[str]) -> str:
-            if el.find_parent("table") is None:
+            if "table" not in parent_tags:
                 return f" {text} "
             self._cells[id(el)] = cell(text)
             return ""
@@ -186,7 +191,7 @@ def _converter() -> type[Any]:
             below: dict[int, tuple[int, str]] = {}  # column to how many more rows it is taken in, and the text
             grid = []
             # a cell outside of any row stands in a row with its neighbours
-            for _, parts in groupby(_own(table, "td", "th"), key=lambda part: id(part.find_parent(("tr", "table")))):
+            for _, parts in groupby(_own(table, "td", "th"), key=lambda part: id(_around(part, "tr", "table"))):
                 cells: list[str] = []
 
                 def inherit(cells: list[str]) -> None:
