@@ -591,6 +591,37 @@ def test_a_slide_is_a_page(tmp_path: Path) -> None:
     assert second == "## Slide 2\n\n| a\\|b | c |\n| --- | --- |\n| 1 | 2 |\n\nin a group"
 
 
+def test_the_numbers_of_a_chart_are_a_table(tmp_path: Path) -> None:
+    from pptx import Presentation
+    from pptx.chart.data import CategoryChartData, XyChartData
+    from pptx.enum.chart import XL_CHART_TYPE
+
+    made = Presentation()
+    slide = made.slides.add_slide(made.slide_layouts[6])
+    data = CategoryChartData()
+    data.categories = ["春", "夏"]
+    data.add_series("緑茶", (1.5, None))
+    slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, 0, 0, 999999, 999999, data)
+    points = XyChartData()
+    points.add_series("s").add_data_point(1, 2)
+    slide.shapes.add_chart(XL_CHART_TYPE.XY_SCATTER, 0, 0, 999999, 999999, points)
+    made.save(str(tmp_path / "a.pptx"))
+    assert "|  | 緑茶 |\n| --- | --- |\n| 春 | 1.5 |\n| 夏 |" in read_file(tmp_path / "a.pptx").content
+
+
+def test_the_text_boxes_of_a_word_document_are_kept(tmp_path: Path) -> None:
+    box = (
+        '<w:p><w:r><w:pict xmlns:v="urn:schemas-microsoft-com:vml"><v:shape><v:textbox><w:txbxContent><w:p><w:r><w:t>in a box'
+        "</w:t></w:r></w:p></w:txbxContent></v:textbox></v:shape></w:pict></w:r></w:p><w:sectPr"
+    )
+    plain = make_docx(tmp_path / "plain.docx")
+    with zipfile.ZipFile(plain) as old, zipfile.ZipFile(tmp_path / "a.docx", "w") as new:
+        for name in old.namelist():
+            text = old.read(name)
+            new.writestr(name, text.replace(b"<w:sectPr", box.encode(), 1) if name == "word/document.xml" else text)
+    assert "in a box" in read_file(tmp_path / "a.docx").content
+
+
 def test_a_sheet_is_a_table(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "ragdb.ingest"):
         document = read_file(make_xlsx(tmp_path / "Stock.xlsx"))
