@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import lzma
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +39,7 @@ def opened(path: Path, what: str, folder: str) -> Iterator[zipfile.ZipFile]:
             yield archive
     except OSError as error:
         raise UnreadableFile(f"{name} cannot be read: {error.strerror or error}; check the path and its permissions") from error
-    except (zipfile.BadZipFile, NotImplementedError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UnreadableFile(f"{name} is damaged: {error}; get it again from where it came from") from error
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
 _NEVER_SHOWN = (
-    *("script", "style", "template", "noscript", "nav", "head", "iframe", "canvas", "audio", "video", "datalist"),
+    *("script", "style", "template", "noscript", "nav", "title", "iframe", "canvas", "audio", "video", "datalist"),
     *("input", "button", "select", "textarea"),
 )
 _HIDDEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
@@ -27,7 +27,7 @@ _ROLES_AROUND = ("banner", "contentinfo", "navigation", "search", "complementary
 # Inside one of these, a header belongs to a part of the text and not to the page. Source: HTML, section 4.3.8
 _PARTS = ("article", "section", "main", "blockquote", "td", "figure", "details", "dialog")
 _VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
-_SELF_CLOSED = re.compile(rf"<(?!(?:{_VOID})\b)([A-Za-z][\w:-]*)((?:\s+[^<>]*?)?)/>", re.IGNORECASE)
+_SELF_CLOSED = re.compile(rf"<(?!(?:{_VOID})\b)([A-Za-z][\w:-]*)(\s[^<>]*)?/>", re.IGNORECASE)
 
 
 class HtmlReader:
@@ -97,29 +97,30 @@ def _language(soup: BeautifulSoup) -> str | None:
 
 def region(soup: BeautifulSoup) -> Tag:
     """The part of the page that is its text. What is never shown is removed from the tree."""
-    body = soup.body or soup
-    comments = [string for string in soup.find_all(string=True) if type(string).__name__ != "NavigableString"]
-    for string in comments:  # comments, declarations, and the texts of scripts
+    # not soup.body: to libxml2 a <main> without <body> around it stands in the head
+    from bs4.element import PreformattedString
+
+    for string in soup.find_all(string=lambda text: isinstance(text, PreformattedString)):  # comments and declarations
         string.extract()
-    for element in body.find_all(_hidden):
+    for element in soup.find_all(_hidden):
         element.extract()
-    for element in body.find_all("svg"):
+    for element in soup.find_all("svg"):
         element.replace_with(" ".join(text.get_text(" ") for text in element.find_all("text")))
-    main = [element for element in body.find_all(_is_main) if element.find_parent(_is_main) is None]
+    main = [element for element in soup.find_all(_is_main) if element.find_parent(_is_main) is None]
     if len(main) == 1 and _has_text(main[0]):
         return main[0]
-    articles = [element for element in body.find_all("article") if element.find_parent("article") is None]
+    articles = [element for element in soup.find_all("article") if element.find_parent("article") is None]
     if not main and len(articles) == 1 and _has_text(articles[0]):
         return articles[0]
-    _remove_surroundings(body)
-    return body
+    _remove_surroundings(soup)
+    return soup
 
 
 def _remove_surroundings(body: Tag) -> None:
     around = [element for element in body.find_all(_is_around) if element.find_parent(_PARTS) is None]
     inside = {id(part) for element in around for part in element.find_all("h1")}
-    rest = sum(len(text.strip()) for text in body.find_all(string=True) if not any(text.find_parents(_is_around)))
-    if not rest:
+    outermost = [element for element in around if element.find_parent(_is_around) is None]
+    if _length(body) == sum(map(_length, outermost)):
         return  # the whole page stands in what is called its surroundings
     others = [heading for heading in body.find_all("h1") if id(heading) not in inside]
     for element in around:
@@ -149,3 +150,7 @@ def _is_around(element: Tag) -> bool:
 
 def _has_text(element: Tag) -> bool:
     return bool(element.get_text().strip())
+
+
+def _length(element: Tag) -> int:
+    return sum(map(len, element.get_text().split()))

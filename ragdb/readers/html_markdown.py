@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ragdb.adapters import require
@@ -42,24 +43,26 @@ def to_markdown(root: Tag) -> str:
 
 
 def _flatten(root: Tag) -> None:
-    """Elements too deep for recursion give way to what they hold."""
-    waiting = [(root, 0)]
-    deep = []
+    """Elements too deep for recursion become their text."""
+    waiting: list[tuple[Any, int]] = [(root, 0)]
     while waiting:
         element, depth = waiting.pop()
-        if depth > _MAX_DEPTH:
-            deep.append(element)
-        waiting.extend((child, depth + 1) for child in element.find_all(True, recursive=False))
-    for element in deep:
-        element.insert_before(" ")
-        element.unwrap()
+        if depth >= _MAX_DEPTH:
+            element.string = element.get_text(" ")
+        else:
+            waiting.extend((child, depth + 1) for child in element.children if hasattr(child, "children"))
 
 
 def _own(table: Tag, *names: str) -> Iterator[Tag]:
     """Parts of the table that are not parts of a table inside it."""
     for part in table.find_all(names):
-        if part.find_parent("table") is table:
+        if _around(part, "table") is table:
             yield part
+
+
+def _around(part: Tag, *names: str) -> Tag | None:
+    """As find_parent, which is slow for so simple a question."""
+    return next((parent for parent in part.parents if parent.name in names), None)
 
 
 def _is_layout(table: Tag) -> bool:
@@ -136,9 +139,15 @@ def _converter() -> type[Any]:
 
         convert_article = convert_section = convert_main = convert_header = convert_footer = convert_aside = convert_div
         convert_figure = convert_figcaption = convert_details = convert_summary = convert_address = convert_fieldset = convert_div
-        convert_form = convert_legend = convert_center = convert_body = convert_html = convert_hgroup = convert_dialog = (
-            convert_div
-        )
+        convert_form = convert_head = convert_legend = convert_center = convert_body = convert_html = convert_hgroup = (
+            convert_dialog
+        ) = convert_div
+
+        def convert_dd(self, el: Any, text: str, parent_tags: set[str]) -> str:
+            text = text.strip()
+            if "_inline" in parent_tags or not text:
+                return f" {text} "
+            return "\n:   " + "\n".join(line and f"    {line}" for line in text.split("\n")).lstrip() + "\n"
 
         def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
             text = text.strip()
@@ -158,7 +167,7 @@ def _converter() -> type[Any]:
             return "\n\n{}{}\n{}\n{}\n\n".format(fence, named[1] if named else "", text.strip("\n"), fence)
 
         def convert_td(self, el: Any, text: str, parent_tags: set[str]) -> str:
-            if el.find_parent("table") is None:
+            if "table" not in parent_tags:
                 return f" {text} "
             self._cells[id(el)] = cell(text)
             return ""
@@ -181,7 +190,8 @@ def _converter() -> type[Any]:
             """The texts of the cells; one that spans rows stands in each of them, one that spans columns in the first."""
             below: dict[int, tuple[int, str]] = {}  # column to how many more rows it is taken in, and the text
             grid = []
-            for line in _own(table, "tr"):
+            # a cell outside of any row stands in a row with its neighbours
+            for _, parts in groupby(_own(table, "td", "th"), key=lambda part: id(_around(part, "tr", "table"))):
                 cells: list[str] = []
 
                 def inherit(cells: list[str]) -> None:
@@ -191,9 +201,7 @@ def _converter() -> type[Any]:
                         if left > 1:
                             below[column] = (left - 1, text)
 
-                for part in line.find_all(["td", "th"]):
-                    if part.find_parent("tr") is not line:
-                        continue
+                for part in parts:
                     inherit(cells)
                     text = self._cells.get(id(part), "")
                     rows = _whole(part.get("rowspan"), 1, _MAX_SPAN)

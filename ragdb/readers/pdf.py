@@ -144,6 +144,8 @@ def _between(raw: str, found: re.Match[str]) -> str:
 
 
 def _width(line: str) -> int:
+    if line.isascii():
+        return len(line)
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)
 
 

@@ -94,7 +94,9 @@ def _chart(chart: Any) -> Iterator[str]:
         series = list(plot.series)
         rows = [["", *(one.name or "" for one in series)]]
         for n, category in enumerate(categories):
-            rows.append([category, *(str(one.values[n]) if n < len(one.values) else "" for one in series)])
+            rows.append(
+                [category, *("" if n >= len(one.values) or one.values[n] is None else str(one.values[n]) for one in series)]
+            )
         if len(rows) > 1:
             yield pipe_table(rows)
 

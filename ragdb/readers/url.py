@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urldefrag, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ragdb.adapters import require
 from ragdb.errors import UnreadableFile
@@ -59,7 +59,7 @@ def is_url(given: object) -> bool:
 
 def bare(url: str) -> str:
     """The address without its fragment, which names a place in the document."""
-    return urldefrag(url).url
+    return url.partition("#")[0]
 
 
 def read_url(url: str, *, timeout: float = 20.0, max_bytes: int = 100_000_000) -> Document:

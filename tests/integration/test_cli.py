@@ -12,8 +12,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +259,70 @@ def test_standard_input_is_read_as_a_file_of_its_name(cli: Cli, monkeypatch: pyt
     shown = cli("show", "notes/題.md", "--json").json
     assert (shown["title"], shown["source"]) == ("題", None)
     assert cli("add", "-").code == 2
+
+
+def test_each_line_of_json_lines_is_a_document(cli: Cli, docs: Path) -> None:
+    lines = [
+        {"_id": "a", "title": "A", "text": "The first text."},
+        {"_id": "b"},
+        {"_id": "router.md", "text": "Another router."},
+        {"_id": "a", "text": "twice"},
+        {"_id": "c", "text": "緑茶の在庫。", "metadata": {"n": 1}},
+    ]
+    corpus = docs / "corpus.jsonl"
+    corpus.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    (docs / "queries.jsonl").write_text('{"_id": "q", "text": "which?"}')
+    (docs / "qrels").mkdir()
+    (docs / "qrels" / "test.tsv").write_text("q\ta\t1")
+    cli("add", docs / "router.md")
+    made = cli("add", docs)
+    assert made.code == 1
+    assert "failed: " in made.err
+    assert "corpus.jsonl: line 2: has no content" in made.err
+    assert f"line 3: the document 'router.md' came from {docs / 'router.md'}, which still exists" in made.err
+    assert "line 4: line 1 is the document 'a' already" in made.err
+    assert "skipped 2 files of questions and judgements beside corpus.jsonl: queries.jsonl, qrels/test.tsv" in made.err
+    again = cli("add", corpus, "--json").json
+    assert [item["uri"] for item in again["unchanged"]] == ["a", "c"]
+    assert [item["uri"] for item in cli("add", corpus, "--prefix", "x/", "--json").json["added"]] == ["x/a", "x/router.md", "x/c"]
+    shown = cli("show", "x/c", "--json").json
+    assert (shown["source"], shown["metadata"], shown["content"]) == (str(corpus), {"n": 1}, "緑茶の在庫。")
+
+
+def test_an_address_is_added_beside_files(cli: Cli, docs: Path) -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(404 if "gone" in self.path else 200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write("<title>T</title><main><h1>H</h1><p>緑茶の在庫。</p></main>".encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        made = cli("add", f"{url}/a//b?x=1#here", docs / "router.md", f"{url}/gone", "--json")
+        again = cli("add", f"{url}/a//b?x=1", "--json").json
+        server.shutdown()
+    assert {item["uri"] for item in made.json["added"]} == {f"{url}/a//b?x=1", "router.md"}
+    assert [failed["path"] for failed in made.json["failed"]] == [f"{url}/gone"]
+    assert "HTTP 404" in made.json["failed"][0]["error"]
+    assert len(again["unchanged"]) == 1
+    shown = cli("show", f"{url}/a//b?x=1", "--json").json
+    assert (shown["title"], shown["source"], shown["content"]) == ("T", f"{url}/a//b?x=1", "# H\n\n緑茶の在庫。")
+
+
+def test_standard_input_is_read_as_its_suffix_says(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(data: bytes, uri: str) -> Ran:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        return cli("add", "-", "--uri", uri)
+
+    assert given(b"<p>one <b>two", "a.html").code == 0
+    assert cli("show", "a.html", "--json").json["content"] == "one two"
+    assert "failed: -: standard input is empty (0 bytes), not a PDF" in given(b"", "x.pdf").err
+    assert "ragdb import -" in given(b"{}", "x.jsonl").err
 
 
 @pytest.mark.parametrize(
