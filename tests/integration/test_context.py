@@ -159,8 +159,6 @@ def test_a_passage_that_does_not_fit_becomes_its_sentences_that_matter(ragdb_url
 class Whole:
     """One chunk a document."""
 
-    max_tokens = 100_000
-
     def chunk(self, document: Document, count_tokens: Any) -> list[Any]:
         from ragdb.types import Span
 
