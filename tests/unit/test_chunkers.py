@@ -30,6 +30,7 @@ from ragdb.context import Context
 from ragdb.errors import ConfigError, EmbedderError, UnknownName
 from ragdb.ingest.prepare import cut
 from ragdb.protocols import Chunker, CountTokens
+from ragdb.readers.markup import in_windows
 from ragdb.testing import FakeEmbedder
 from ragdb.types import Document, Span
 
@@ -571,3 +572,70 @@ def test_a_chunker_that_nobody_knows_is_refused_with_those_that_there_are() -> N
         context("slidding:64").chunking()
     with pytest.raises(ConfigError, match="chunk"):
         context(object())
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *(
+                    "# a",
+                    "## b #",
+                    "Title",
+                    "=====",
+                    "---",
+                    "text",
+                    "",
+                    "",
+                    "    code",
+                    "```",
+                    "~~~",
+                    "``` py",
+                    "> quote",
+                    "> - item",
+                    "- item",
+                ),
+                *(
+                    "  more",
+                    "  ```",
+                    "1. one",
+                    "   # inner",
+                    "| a | b |",
+                    "|---|---|",
+                    "| 1 | 2 |",
+                    "<!-- x",
+                    "-->",
+                    "<div>",
+                    "</div>",
+                    "<pre>",
+                    "</pre>",
+                ),
+                *(
+                    "[a]: http://x",
+                    "\tcode",
+                    "* * *",
+                    "2) two",
+                    "      deep",
+                    "- - nested",
+                    "\\\\",
+                    "<!-- whole -->",
+                    "a\r",
+                    "***",
+                ),
+            ]
+        ),
+        max_size=40,
+    ),
+    st.integers(1, 60),
+)
+def test_a_text_parsed_in_windows_has_the_same_blocks(lines: list[str], size: int) -> None:
+    text = "\n".join(["text", *lines])  # front matter is shorter than a window
+
+    def blocks(window: int) -> list[tuple[str, int, int, str]]:
+        found = []
+        for group, line, _ in in_windows(text, window):
+            first, last = group[0].map or (0, 0)
+            found.append((group[0].type, line + first, line + last, "".join(token.content for token in group)))
+        return found
+
+    assert blocks(size) == blocks(10_000)
