@@ -142,7 +142,6 @@ def test_a_passage_that_does_not_fit_becomes_its_sentences_that_matter(ragdb_url
     llm = FakeLLM(says, context_window=700, max_output_tokens=300)
     how: dict[str, Any] = {"reranker": Pump()} if by == "reranker" else {}
     embedder = FakeEmbedder(16)
-    embedder.max_tokens = Whole.max_tokens  # type: ignore[misc]
     with RagDB(ragdb_url, collection="long", embedder=embedder, llm=llm, chunker=Whole(), **how) as rag:
         rag.add(Document("long", LONG))
         pipeline = Pipeline(compress="llm" if by == "llm" else "extractive", require_evidence=False, window=0)
