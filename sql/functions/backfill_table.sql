@@ -18,8 +18,7 @@ set bytea_output = 'hex'
 as $function$
 declare
   w ragdb.watched_table := ragdb.hold_watch((ragdb.watch_of("table", collection)).watch_id);
-  columns smallint[] := ragdb.watched_columns("table", w.watch_id);
-  key record;
+  r record := ragdb.watched_row(w, "table", 'r');
   phase text := coalesce(w.progress ->> 'phase', 'rows');
   after text := w.progress ->> 'after';
   late text[] := array(select jsonb_array_elements_text(w.progress -> 'waiting'));
@@ -31,12 +30,10 @@ declare
   gone boolean;
 begin
   rows := 0; put := 0; deleted := 0; done := false;
-  select a.attname as name, format_type(a.atttypid, null) as type into key
-    from pg_attribute a where a.attrelid = "table" and a.attnum = columns[(w.fields ->> 'id')::integer];
 
   if phase = 'rows' then
     execute pg_catalog.format('select coalesce(array_agg(x.id::text order by x.id), ''{}'') from (select r.%1$I as id from %2$s r %3$s order by r.%1$I limit $1) x',
-      key.name, "table", case when after is not null then pg_catalog.format('where r.%1$I > $2::%2$s', key.name, key.type) end)
+      r.id_column, "table", case when after is not null then pg_catalog.format('where r.%1$I > $2::%2$s', r.id_column, r.id_type) end)
       into ids using batch, after;
     after := coalesce(ids[cardinality(ids)], after);
     if ids = '{}' and late = '{}' then
@@ -44,7 +41,7 @@ begin
       after := '';
     end if;
     for given in execute pg_catalog.format('select %1$s from %2$s r where r.%3$I = any ($1::%4$s[]) order by r.%3$I for share of r skip locked',
-                   ragdb.watched_row(w, "table", columns, 'r'), "table", key.name, key.type) using late || ids loop
+                   r.given, "table", r.id_column, r.id_type) using late || ids loop
       result := ragdb.follow_row(w.watch_id, null, given);
       rows := rows + 1;
       put := put + (result = 'put')::integer;
@@ -52,7 +49,7 @@ begin
       seen := seen || (given ->> 'id');
     end loop;
     if cardinality(seen) < cardinality(late || ids) then
-      execute pg_catalog.format('select coalesce(array_agg(r.%1$I::text), ''{}'') from %2$s r where r.%1$I = any ($1::%3$s[])', key.name, "table", key.type)
+      execute pg_catalog.format('select coalesce(array_agg(r.%1$I::text), ''{}'') from %2$s r where r.%1$I = any ($1::%3$s[])', r.id_column, "table", r.id_type)
         into late using array(select x from unnest(late || ids) x except select x from unnest(seen) x);
     else
       late := '{}';
@@ -61,10 +58,10 @@ begin
     ids := array(select d.id from ragdb.watched_documents(w.watch_id, after, batch) d order by d.uri);
     after := coalesce(w.uri_prefix || ids[cardinality(ids)], after);
     done := ids = '{}';
-    for uri in execute ragdb.without_row("table", key.name, key.type) using ids loop
+    for uri in execute ragdb.without_row("table", r.id_column, r.id_type) using ids loop
       -- held, then looked for again: the row may be back by now
       if ragdb.hold_document(w.watch_id, uri) then
-        execute 'select exists (' || ragdb.without_row("table", key.name, key.type) || ')' into strict gone using array[uri];
+        execute 'select exists (' || ragdb.without_row("table", r.id_column, r.id_type) || ')' into strict gone using array[uri];
         if gone then
           deleted := deleted + (ragdb.follow_row(w.watch_id, uri, null) = 'deleted')::integer;
         end if;
@@ -96,18 +93,17 @@ set search_path from current
 as $function$
 declare
   w ragdb.watched_table;
-  key record;
+  r record;
   ids text[];
   stray text;
   after text := '';
 begin
   select x.* into w from ragdb.watched_table x where x.watch_id = stray_document.watch_id;
-  select a.attname as name, format_type(a.atttypid, null) as type into key
-    from pg_attribute a where a.attrelid = "table" and a.attnum = (ragdb.watched_columns("table", w.watch_id))[(w.fields ->> 'id')::integer];
+  r := ragdb.watched_row(w, "table", 'r');
   loop
     ids := array(select d.id from ragdb.watched_documents(watch_id, after, 1000) d order by d.uri);
     exit when ids = '{}';
-    execute ragdb.without_row("table", key.name, key.type) || ' limit 1' into stray using ids;
+    execute ragdb.without_row("table", r.id_column, r.id_type) || ' limit 1' into stray using ids;
     if stray is not null then
       return w.uri_prefix || stray;
     end if;

@@ -2,82 +2,54 @@
 -- with it. Which column is what stands in ragdb.watched_table as a position in the update trigger's list of columns:
 -- PostgreSQL keeps that list right when a column or the table is renamed, and in a restored dump.
 
--- One value of a row as SQL, text or jsonb. format('%s') calls the type's output function and nothing else: a cast to
--- text or json of somebody's own type would run that person's code with the rights of ragdb's owner.
-create or replace function ragdb.watched_value(relation oid, attnum smallint, r text, as_json boolean) returns text
+-- A watched row over `r` as SQL: `given` is what ragdb.follow_row() takes, `matches` and `content` are parts of it; name and
+-- type of the id's column. Read from the catalogue for every row, so that a rename needs nobody.
+-- format('%s') calls the type's output function and nothing else: a cast to text or json of somebody's own type would run
+-- that person's code with the rights of ragdb's owner.
+create or replace function ragdb.watched_row(
+  w ragdb.watched_table, relation oid, r text, out given text, out matches text, out content text, out id text, out id_column text, out id_type text)
 language plpgsql stable
 set search_path from current
 as $function$
 declare
-  a record;
-  value text;
+  texts text[];
+  jsons text[];
 begin
-  select t.attname, coalesce(b.typnamespace, y.typnamespace) = 'pg_catalog'::regnamespace as ours into a
-    from pg_attribute t join pg_type y on y.oid = t.atttypid
-    left join pg_type b on y.typtype = 'd' and b.oid = y.typbasetype
-   where t.attrelid = relation and t.attnum = watched_value.attnum and not t.attisdropped;
-  if not found then
-    raise exception 'a column of table % that ragdb watches is gone', relation::regclass
-      using errcode = 'RD007', hint = 'Watch the table again with ragdb.watch_table(), or end it with ragdb.unwatch_table().';
+  select array_agg(case when x.ours then pg_catalog.format('(%s)::pg_catalog.text', x.value)
+                        else pg_catalog.format('case when %1$s is not null then pg_catalog.format(''%%s'', %1$s) end', x.value) end order by x.n),
+         array_agg(case when x.ours then pg_catalog.format('pg_catalog.to_jsonb(%s)', x.value)
+                        else pg_catalog.format('case when %1$s is not null then pg_catalog.to_jsonb(pg_catalog.format(''%%s'', %1$s)) end', x.value) end order by x.n),
+         min(x.attname::text) filter (where x.n = 1), min(format_type(x.atttypid, null)) filter (where x.n = 1)
+    into texts, jsons, id_column, id_type
+    from (select u.n, a.attname, a.atttypid, pg_catalog.format('%s.%I', r, a.attname) as value,
+                 coalesce(b.typnamespace, y.typnamespace) = 'pg_catalog'::regnamespace as ours
+            from pg_trigger g
+           cross join unnest(g.tgattr::smallint[]) with ordinality u(attnum, n)
+            join pg_attribute a on a.attrelid = g.tgrelid and a.attnum = u.attnum
+            join pg_type y on y.oid = a.atttypid
+            left join pg_type b on y.typtype = 'd' and b.oid = y.typbasetype
+           where g.tgrelid = relation and g.tgname = pg_catalog.format('ragdb_watch_%s_update', w.watch_id)) x;
+  if texts is null then
+    raise exception 'the triggers of watch % on table % are not all there', w.watch_id, relation::regclass
+      using errcode = 'RD007', hint = pg_catalog.format('Watch the table again with ragdb.watch_table(), or end it: select ragdb.unwatch(%s).', w.watch_id);
   end if;
-  value := pg_catalog.format('%s.%I', r, a.attname);
-  return case when a.ours and as_json then pg_catalog.format('pg_catalog.to_jsonb(%s)', value)
-              when as_json then pg_catalog.format('case when %1$s is not null then pg_catalog.to_jsonb(pg_catalog.format(''%%s'', %1$s)) end', value)
-              when a.ours then pg_catalog.format('(%s)::pg_catalog.text', value)
-              else pg_catalog.format('case when %1$s is not null then pg_catalog.format(''%%s'', %1$s) end', value) end;
+  id := texts[(w.fields ->> 'id')::integer];
+  content := texts[(w.fields ->> 'content')::integer];
+  matches := coalesce((
+    select string_agg(pg_catalog.format('%L::pg_catalog.jsonb operator(pg_catalog.@>) pg_catalog.jsonb_build_array(coalesce(%s, ''null''::pg_catalog.jsonb))',
+                             x -> 'values', jsons[(x ->> 'column')::integer]), ' and ' order by n)
+      from jsonb_array_elements(w.fields -> 'where') with ordinality as e(x, n)), 'true');
+  given := (
+    select pg_catalog.format('pg_catalog.jsonb_build_object(%s, ''matches'', %s)',
+                    string_agg(case f.key when 'metadata' then pg_catalog.format('%L, pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(%s))', f.key, (
+                                            select string_agg(pg_catalog.format('%L, %s', m.key, jsons[m.value::integer]), ', ' order by m.key) from jsonb_each_text(f.value) m))
+                               when 'status' then pg_catalog.format('%L, %s', f.key, texts[(f.value ->> 'column')::integer])
+                               else pg_catalog.format('%L, %s', f.key, texts[(f.value #>> '{}')::integer]) end, ', ' order by f.key), matches)
+      from jsonb_each(w.fields) f where f.key <> 'where');
 end
 $function$;
-comment on function ragdb.watched_value(oid, smallint, text, boolean) is
-  'A column of a watched row as SQL, as text or jsonb; calls no function but those of the types.';
-
--- The columns in the order in which ragdb.watch_table() listed them.
-create or replace function ragdb.watched_columns(relation oid, watch_id bigint) returns smallint[]
-language plpgsql stable
-set search_path from current
-as $function$
-declare
-  found_columns smallint[];
-begin
-  select array(select c from unnest(g.tgattr::smallint[]) with ordinality u(c, n) order by n) into found_columns
-    from pg_trigger g
-   where g.tgrelid = relation and g.tgname = pg_catalog.format('ragdb_watch_%s_update', watched_columns.watch_id);
-  if found_columns is null then
-    raise exception 'the triggers of watch % on table % are not all there', watch_id, relation::regclass
-      using errcode = 'RD007', hint = 'Watch the table again with ragdb.watch_table(), or end it with ragdb.unwatch().';
-  end if;
-  return found_columns;
-end
-$function$;
-comment on function ragdb.watched_columns(oid, bigint) is 'Numbers of the columns of a watched table, in the order of its update trigger.';
-
--- Whether a row is to be a document of its own, as SQL over `r`.
-create or replace function ragdb.watched_match(w ragdb.watched_table, relation oid, columns smallint[], r text) returns text
-language sql stable
-set search_path from current
-as $function$
-  select coalesce(string_agg(
-           pg_catalog.format('%L::pg_catalog.jsonb operator(pg_catalog.@>) pg_catalog.jsonb_build_array(coalesce(%s, ''null''::pg_catalog.jsonb))',
-                  x -> 'values', ragdb.watched_value(relation, columns[(x ->> 'column')::integer], r, true)), ' and ' order by n), 'true')
-    from jsonb_array_elements(w.fields -> 'where') with ordinality as e(x, n)
-$function$;
-comment on function ragdb.watched_match(ragdb.watched_table, oid, smallint[], text) is 'Whether a watched row matches the where of its watch, as SQL.';
-
--- A row as ragdb.follow_row() takes it, as SQL over `r`.
-create or replace function ragdb.watched_row(w ragdb.watched_table, relation oid, columns smallint[], r text) returns text
-language sql stable
-set search_path from current
-as $function$
-  select 'pg_catalog.jsonb_build_object(' || string_agg(part, ', ' order by part) || ')'
-    from (select pg_catalog.format('%L, %s', f.key, ragdb.watched_value(relation, columns[(coalesce(f.value ->> 'column', f.value #>> '{}'))::integer], r, false)) as part
-            from jsonb_each(w.fields) f where f.key not in ('metadata', 'where')
-          union all
-          select '''matches'', ' || ragdb.watched_match(w, relation, columns, r)
-          union all
-          select '''metadata'', pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('
-                 || string_agg(pg_catalog.format('%L, %s', m.key, ragdb.watched_value(relation, columns[(m.value #>> '{}')::integer], r, true)), ', ' order by m.key) || '))'
-            from jsonb_each(w.fields -> 'metadata') m having count(*) > 0) x
-$function$;
-comment on function ragdb.watched_row(ragdb.watched_table, oid, smallint[], text) is 'A watched row as jsonb, as SQL: what ragdb.follow_row() takes.';
+comment on function ragdb.watched_row(ragdb.watched_table, oid, text) is
+  'A row of a watched table as SQL: what ragdb.follow_row() takes, and parts of it; calls no function but those of the types.';
 
 -- Makes the documents of a watch follow one row: `old_id` its id before (null: a new row), `given` what it is now (null: it
 -- is gone). Returns put, unchanged, deleted, or none (there was no document, and there is to be none).
@@ -182,8 +154,6 @@ set bytea_output = 'hex'
 as $function$
 declare
   w ragdb.watched_table;
-  columns smallint[];
-  statement text;
   reason text;
 begin
   select x.* into w from ragdb.watched_table x where x.key = tg_argv[0]::uuid;
@@ -196,8 +166,7 @@ begin
       if tg_op = 'TRUNCATE' then
         perform ragdb.delete_watched(w.watch_id);
       else
-        columns := ragdb.watched_columns(tg_relid, w.watch_id);
-        execute ragdb.watch_statement(w, tg_relid, columns, tg_op) using w.watch_id, new, old;
+        execute ragdb.watch_statement(w, tg_relid, tg_op) using w.watch_id, new, old;
       end if;
     exception when others then
       get stacked diagnostics reason = message_text;
@@ -207,21 +176,24 @@ begin
   elsif tg_op = 'TRUNCATE' then
     perform ragdb.delete_watched(w.watch_id);
   else
-    columns := ragdb.watched_columns(tg_relid, w.watch_id);
-    execute ragdb.watch_statement(w, tg_relid, columns, tg_op) using w.watch_id, new, old;
+    execute ragdb.watch_statement(w, tg_relid, tg_op) using w.watch_id, new, old;
   end if;
   return null;
 end
 $function$;
 comment on function ragdb.watch_row() is 'Trigger of watched tables: a document follows each row, in the transaction that changes it.';
 
-create or replace function ragdb.watch_statement(w ragdb.watched_table, relation oid, columns smallint[], op text) returns text
-language sql stable
+create or replace function ragdb.watch_statement(w ragdb.watched_table, relation oid, op text) returns text
+language plpgsql stable
 set search_path from current
 as $function$
-  select pg_catalog.format('select ragdb.follow_row($1, %s, %s)',
-    case op when 'INSERT' then 'null' else ragdb.watched_value(relation, columns[(w.fields ->> 'id')::integer], '($3)', false) end,
-    case op when 'DELETE' then 'null' else ragdb.watched_row(w, relation, columns, '($2)') end)
+declare
+  new_row record := ragdb.watched_row(w, relation, '($2)');
+begin
+  return pg_catalog.format('select ragdb.follow_row($1, %s, %s)',
+    case when op = 'INSERT' then 'null' else (ragdb.watched_row(w, relation, '($3)')).id end,
+    case when op = 'DELETE' then 'null' else new_row.given end);
+end
 $function$;
-comment on function ragdb.watch_statement(ragdb.watched_table, oid, smallint[], text) is
+comment on function ragdb.watch_statement(ragdb.watched_table, oid, text) is
   'What the trigger of a watched table runs for one row: $1 the watch, $2 the new row, $3 the old one.';

@@ -6,8 +6,7 @@ as $function$
 declare
   w ragdb.watched_table;
   relation oid;
-  columns smallint[];
-  key text;
+  r record;
   n bigint;
 begin
   select x.* into w from ragdb.watched_table x where x.watch_id = rows_without_document.watch_id;
@@ -16,12 +15,10 @@ begin
   if relation is null then
     return null;
   end if;
-  columns := ragdb.watched_columns(relation, w.watch_id);
-  select a.attname into key from pg_attribute a where a.attrelid = relation and a.attnum = columns[(w.fields ->> 'id')::integer];
+  r := ragdb.watched_row(w, relation, 'r');
   execute pg_catalog.format('select count(*) from %1$s r where nullif(%2$s, '''') is not null and (%3$s or %4$L <> ''delete'') '
                  'and not exists (select from ragdb.document d where d.collection_id = $1 and d.uri = $2 || (r.%5$I)::text)',
-                 relation::regclass, ragdb.watched_value(relation, columns[(w.fields ->> 'content')::integer], 'r', false),
-                 ragdb.watched_match(w, relation, columns, 'r'), w.otherwise, key) into n using w.collection_id, w.uri_prefix;
+                 relation::regclass, r.content, r.matches, w.otherwise, r.id_column) into n using w.collection_id, w.uri_prefix;
   return n;
 exception when insufficient_privilege or sqlstate 'RD007' then
   return null;
