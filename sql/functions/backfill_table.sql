@@ -36,10 +36,6 @@ begin
       r.id_column, "table", case when after is not null then pg_catalog.format('where r.%1$I > $2::%2$s', r.id_column, r.id_type) end)
       into ids using batch, after;
     after := coalesce(ids[cardinality(ids)], after);
-    if ids = '{}' and late = '{}' then
-      phase := 'documents';
-      after := '';
-    end if;
     for given in execute pg_catalog.format('select %1$s from %2$s r where r.%3$I = any ($1::%4$s[]) order by r.%3$I for share of r skip locked',
                    r.given, "table", r.id_column, r.id_type) using late || ids loop
       result := ragdb.follow_row(w.watch_id, null, given);
@@ -54,10 +50,14 @@ begin
     else
       late := '{}';
     end if;
+    if cardinality(ids) < batch and late = '{}' then
+      phase := 'documents';
+      after := '';
+    end if;
   else
     ids := array(select d.id from ragdb.watched_documents(w.watch_id, after, batch) d order by d.uri);
     after := coalesce(w.uri_prefix || ids[cardinality(ids)], after);
-    done := ids = '{}';
+    done := cardinality(ids) < batch;
     for uri in execute ragdb.without_row("table", r.id_column, r.id_type) using ids loop
       -- held, then looked for again: the row may be back by now
       if ragdb.hold_document(w.watch_id, uri) then

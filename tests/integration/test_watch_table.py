@@ -227,6 +227,7 @@ def test_the_backfill_waits_for_nobody_and_overwrites_nothing_newer(articles: Qu
         started = time.monotonic()
         assert articles("select rows, put, waiting, done from ragdb.backfill_table('app.articles')") == [(2, 2, 1, False)]
         assert articles("select rows, put, waiting, done from ragdb.backfill_table('app.articles')") == [(0, 0, 1, False)]
+        assert articles("select state from ragdb.watched_tables") == [("backfill is under way",)]
         assert time.monotonic() - started < 10
         writer.commit()
     backfill(articles)
