@@ -4,7 +4,7 @@
     export SHOP_DATABASE_URL=postgresql://shop@localhost/shop
     ragdb db upgrade --database-url $SHOP_DATABASE_URL
     uvicorn --factory fastapi_app:create_app       # and beside it, for the embeddings: ragdb worker
-    curl -X POST localhost:8000/articles -H 'content-type: application/json' -d '{"tenant_id": 7, "title": "Router", "body": "..."}'
+    curl localhost:8000/articles -H 'content-type: application/json' -d '{"tenant_id": 7, "title": "Router", "body": "..."}'
     curl 'localhost:8000/ask?question=How+do+I+reset+my+router&tenant_id=7'
 
 A request is one transaction: what fails leaves neither article nor document nor chunk nor job.

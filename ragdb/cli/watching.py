@@ -83,9 +83,7 @@ def watch(
         elif state.json:
             json_line(made)
         else:
-            say(
-                f"{table} is watched; its rows that are there already are brought in by: {state.command(f'watch {table} --again')}"
-            )
+            say(f"{table} is watched; the rows it has already are brought in by: {state.command(f'watch {table} --again')}")
 
 
 def unwatch(

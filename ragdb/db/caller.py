@@ -141,7 +141,7 @@ def in_transaction_of(session: Any) -> SessionCaller | PsycopgSessionCaller:
         kind = f"{type(session).__module__}.{type(session).__qualname__}"
         raise errors.ConfigError(
             f"session is a {kind}; give an SQLAlchemy Session or Connection, or a psycopg (3) connection. "
-            "On any other driver call the function yourself: select * from ragdb.submit_document(...)"
+            "With any other driver call ragdb.submit_document(...) in SQL"
         )
     return SessionCaller(session)
 

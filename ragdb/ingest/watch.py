@@ -46,7 +46,8 @@ def watch(
     """Makes the rows of `table` documents of the context's collection: watch_id, uri_prefix, triggers.
 
     `id`, `content` and `title` are columns, `metadata` is {key: column}; `options` as in docs/watch.md. Again with other
-    arguments it changes the watch. The rows that are there already are brought in by `backfill`. Raises ConfigError, AccessDenied.
+    arguments it changes the watch. The rows that are there already are brought in by `backfill`.
+    Raises ConfigError, AccessDenied.
     """
     context.ensure_collection(context.database)
     return _on(

@@ -90,8 +90,8 @@ def test_a_request_that_fails_after_its_document_leaves_nothing(app: Any, query:
 
     @app.post("/broken")
     async def broken(
-        session: Any = Depends(module.session_of, scope="function"),
-        rag: Any = Depends(module.rag_of),  # noqa: B008  (FastAPI's way)
+        session: Any = Depends(module.session_of, scope="function"),  # noqa: B008  FastAPI's way
+        rag: Any = Depends(module.rag_of),  # noqa: B008
     ) -> None:
         row = module.Article(**ROUTER)
         session.add(row)

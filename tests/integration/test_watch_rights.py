@@ -82,7 +82,7 @@ def test_a_writer_who_owns_a_table_watches_it_and_who_writes_the_table_needs_no_
         "select * from ragdb.document",
         "select ragdb.follow_row(1, null, '{}')",
         "select ragdb.unwatch_table('app.articles')",
-        "create trigger mine after insert on app.mine for each row execute function ragdb.watch_row('x')",
+        "create temp table mine (id int); create trigger mine after insert on mine for each row execute function ragdb.watch_row('x')",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             place.run("clerk", statement)
@@ -93,7 +93,7 @@ def test_a_table_is_watched_only_by_who_may_make_triggers_on_it_and_read_it(plac
     place.run("admin", "create role reporter login") if not place.run("admin", "select to_regrole('reporter')")[0][0] else None
     place.run("admin", "grant ragdb_writer to reporter")
     place.run("shop", "grant usage on schema app to reporter; grant select on app.articles to reporter")
-    with pytest.raises(psycopg.Error, match="reporter may not make triggers on app.articles"):
+    with pytest.raises(psycopg.Error, match="reporter may not make triggers on"):
         place.run("reporter", WATCH)
     place.run(
         "shop", "revoke select on app.articles from reporter; grant trigger, select (id, title) on app.articles to reporter"
