@@ -201,7 +201,8 @@ class Context:
 
     def collection_settings(self) -> dict[str, Any]:
         """What a new collection is made with, beside its model."""
-        return {} if self._given_analyzer is None else {"analyzer": "external"}
+        made = {} if self._given_analyzer is None else {"analyzer": "external"}
+        return made | ({"chunker": self._given_chunker} if isinstance(self._given_chunker, str) else {})
 
     def ensure_collection(self, db: Caller) -> None:
         """Makes the collection's row with the embedder's model, where it is not there yet."""
@@ -258,7 +259,7 @@ class Context:
         return found
 
     def chunking(self, db: Caller | None = None) -> Chunking:
-        """The chunker, by name or as given, with the collection's embedder to count for it.
+        """The chunker that was given, else the collection's own, else markdown, with the collection's embedder to count for it.
 
         Errors: UnknownName, ConfigError for a name of the wrong form and for chunks that the embedder cannot read whole.
         """
@@ -266,7 +267,8 @@ class Context:
         size = min(MAX_TOKENS, embedder.max_tokens)
         with self._lock:
             if self._chunker is None:
-                name = str(self._given_chunker or "markdown")
+                info = self.info(db) if self._given_chunker is None else None
+                name = str(self._given_chunker or (info and info["chunker"]) or "markdown")
                 own = {"max_tokens": size, "embedder": embedder, "llm": self.llm, "prompts": self.prompts}
                 self._chunker = adapters.load("chunkers", name, defaults=own)
             chunker = self._chunker

@@ -18,7 +18,7 @@ from ragdb.chunkers.header import fit_header, index_header
 from ragdb.chunkers.records import table
 from ragdb.chunkers.split import Piece
 from ragdb.protocols import CountTokens
-from ragdb.readers.markup import Markup, heading_text, parse
+from ragdb.readers.markup import heading_text, in_windows, line_starts
 from ragdb.readers.media import media_type
 from ragdb.types import Document, Section, Span
 
@@ -112,11 +112,11 @@ def _table_part(content: str) -> Part:
 
 def _markdown_parts(content: str) -> list[Part]:
     try:
-        markup = parse(content)
+        outline = _Outline(content)
     except RecursionError:
         log.warning("the Markdown is nested too deep to be parsed; it is chunked as plain text")
         return [_plain_part(content)]
-    found = list(_Outline(content, markup).parts())
+    found = list(outline.parts())
     if not any(part.blocks for part in found):
         return []  # headings alone are a table of contents of nothing
     for part, following in zip(found, [*found[1:], None], strict=True):
@@ -141,14 +141,42 @@ def _stretches(content: str, blocks: Sequence[Block]) -> list[tuple[int, int]]:
     return joined
 
 
-class _Outline:
-    """Walks the top-level tokens: headings open parts, everything else becomes blocks of the part they stand in."""
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What is kept of a top-level block: its lines, the text of a heading, the lines of list items with their depth."""
 
-    def __init__(self, content: str, markup: Markup) -> None:
+    kind: str
+    first: int
+    last: int
+    level: int = 0
+    heading: str = ""
+    items: tuple[tuple[int, int], ...] = ()
+
+
+def _groups(content: str, line_count: int) -> Iterator[_Group]:
+    """The blocks of the text; front matter and comments, which no search should find, have the kind `hidden`."""
+    for group, line, markup in in_windows(content):
+        opening = group[0]
+        first, last = opening.map or (0, 0)
+        first, last = min(line + first, line_count), min(line + last, line_count)
+        if opening.type == "heading_open":
+            yield _Group("heading", first, last, int(opening.tag[1:]), heading_text(group[1].content))
+        elif _is_comment(opening) or (opening.type == "front_matter" and markup.front_matter and not markup.front_matter.problem):
+            yield _Group("hidden", first, last)
+        elif opening.type in ("bullet_list_open", "ordered_list_open"):
+            items = ((token.level, line + token.map[0]) for token in group if token.type == "list_item_open" and token.map)
+            yield _Group("list", first, last, items=tuple(items))
+        else:
+            yield _Group(opening.type, first, last)
+
+
+class _Outline:
+    """Walks the top-level blocks: headings open parts, everything else becomes blocks of the part they stand in."""
+
+    def __init__(self, content: str) -> None:
         self._content = content
-        self._lines = markup.lines
-        self._in_no_chunk = markup.front_matter is not None and not markup.front_matter.problem
-        self._groups = list(_top_level(markup.tokens))
+        self._lines = line_starts(content)
+        self._groups = list(_groups(content, len(self._lines) - 1))
         self._blocks: list[Block] = []  # of the part that is open
 
     def parts(self) -> Iterator[Part]:
@@ -157,21 +185,16 @@ class _Outline:
         part = Part(None, self._blocks, wrapped=True)
         line = 0  # the first one that no token has claimed
         for group in self._groups:
-            first, last = self._line_range(group)
-            self._add_text(part, line, first)
-            line = max(line, last)
-            if group[0].type == "heading_open":
+            self._add_text(part, line, group.first)
+            line = max(line, group.last)
+            if group.kind == "heading":
                 yield part
                 self._blocks = []
-                part = Part(next(sections), self._blocks, wrapped=True, body_at=self._lines[last])
-            elif not _is_comment(group) and (group[0].type != "front_matter" or not self._in_no_chunk):
-                self._add(part, self._block(group, first, last))
+                part = Part(next(sections), self._blocks, wrapped=True, body_at=self._lines[group.last])
+            elif group.kind != "hidden":
+                self._add(part, self._block(group))
         self._add_text(part, line, len(self._lines) - 1)
         yield part
-
-    def _line_range(self, group: Sequence[Token]) -> tuple[int, int]:
-        first, last = group[0].map or (0, 0)
-        return min(first, len(self._lines) - 1), min(last, len(self._lines) - 1)
 
     def _add_text(self, part: Part, first: int, last: int) -> None:
         """Lines between two tokens: link definitions and whatever else the parser leaves out. No text is lost."""
@@ -191,31 +214,31 @@ class _Outline:
     def _is_caption(self, block: Block) -> bool:
         return block.joints is PROSE and not block.cuts and block.end - block.start <= MAX_CAPTION
 
-    def _block(self, group: Sequence[Token], first: int, last: int) -> Block:
-        start, end, kind = self._lines[first], self._lines[last], group[0].type
+    def _block(self, group: _Group) -> Block:
+        start, end, kind = self._lines[group.first], self._lines[group.last], group.kind
         if kind == "table_open":
             # Behind the first row, so that the header is never alone.
-            rows = (*self._lines[first + 3 : last], end)
-            return Block(start, end, cuts=(rows,), header=(start, self._lines[first + 2]))
-        if kind in ("bullet_list_open", "ordered_list_open"):
+            rows = (*self._lines[group.first + 3 : group.last], end)
+            return Block(start, end, cuts=(rows,), header=(start, self._lines[group.first + 2]))
+        if kind == "list":
             return Block(start, end, cuts=(self._items(group, start, end, 1), self._items(group, start, end, 1_000)))
         return Block(start, end, joints=CODE if kind in ("fence", "code_block", "html_block") else PROSE)
 
-    def _items(self, group: Sequence[Token], start: int, end: int, deepest: int) -> tuple[int, ...]:
-        found = {self._lines[t.map[0]] for t in group if t.type == "list_item_open" and t.level <= deepest and t.map}
+    def _items(self, group: _Group, start: int, end: int, deepest: int) -> tuple[int, ...]:
+        found = {self._lines[line] for level, line in group.items if level <= deepest}
         return (*sorted(found - {start, end}), end)
 
     def _sections(self) -> list[Section]:
-        headings = [group for group in self._groups if group[0].type == "heading_open"]
-        starts = [self._lines[self._line_range(group)[0]] for group in headings]
-        levels = [int(group[0].tag[1:]) for group in headings]
+        headings = [group for group in self._groups if group.kind == "heading"]
+        starts = [self._lines[group.first] for group in headings]
+        levels = [group.level for group in headings]
         ends = _ends(levels, starts, len(self._content))
         sections: list[Section] = []
         around: list[Section] = []  # the open sections, outermost first
         for group, level, start, end in zip(headings, levels, starts, ends, strict=True):
             while around and around[-1].level >= level:
                 around.pop()
-            section = Section(heading_text(group[1].content), level, start, end, around[-1] if around else None)
+            section = Section(group.heading, level, start, end, around[-1] if around else None)
             around.append(section)
             sections.append(section)
         return sections
@@ -232,17 +255,7 @@ def _ends(levels: Sequence[int], starts: Sequence[int], end: int) -> list[int]:
     return ends
 
 
-def _is_comment(group: Sequence[Token]) -> bool:
-    """A block that is one HTML comment: no reader of the page sees it, so no search should find it."""
-    text = group[0].content.strip()
-    return group[0].type == "html_block" and text.startswith("<!--") and text.find("-->") == len(text) - 3
-
-
-def _top_level(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The tokens from each opening one to its closing one."""
-    first, depth = 0, 0
-    for index, token in enumerate(tokens):
-        depth += token.nesting
-        if depth == 0:
-            yield tokens[first : index + 1]
-            first = index + 1
+def _is_comment(token: Token) -> bool:
+    """A block that is one HTML comment: no reader of the page sees it."""
+    text = token.content.strip()
+    return token.type == "html_block" and text.startswith("<!--") and text.find("-->") == len(text) - 3

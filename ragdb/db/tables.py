@@ -117,6 +117,10 @@ class Collection(Base):
         server_default="builtin",
         comment="builtin: ragdb.analyze() makes the lexemes; external: they come with chunks and questions; baked into stored chunks",
     )
+    chunker: Mapped[str | None] = mapped_column(
+        Text,
+        comment="name of the chunker for programs that name none, such as sliding:128/32; null: markdown. May be updated: documents are cut anew when they are added again",
+    )
     k1: Mapped[float] = mapped_column(
         Double, nullable=False, server_default="1.2", comment="BM25: how fast repeated words stop to count"
     )

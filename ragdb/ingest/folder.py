@@ -24,7 +24,6 @@ import psycopg
 from ragdb.context import Context
 from ragdb.errors import ConfigError, DatabaseError, UnreadableFile
 from ragdb.ingest import documents
-from ragdb.metadata import described
 from ragdb.readers import LINES, SUFFIXES, read_file, url
 from ragdb.readers.decode import shown
 from ragdb.types import Added, Document, StoredDocument
@@ -293,7 +292,7 @@ def add_files(
 def _document(context: Context, file: File) -> Document | Failed:
     rules = context.rules
     try:
-        read = read_file(file.path, rules=rules) if isinstance(file.path, Path) else described(url.read_url(file.path), rules)
+        read = read_file(file.path, rules=rules) if isinstance(file.path, Path) else url.read_url(file.path, rules=rules)
         return dataclasses.replace(read, uri=file.uri)
     except Exception as error:  # whatever is wrong with one file stops no other
         logger.debug("%s", file.path, exc_info=True)

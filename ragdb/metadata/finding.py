@@ -13,7 +13,7 @@ import regex
 from ragdb.metadata import head, values
 from ragdb.metadata.head import Line
 from ragdb.metadata.rules import FIELDS, Rule, Rules, timed
-from ragdb.readers.markup import FrontMatter, parse
+from ragdb.readers.markup import FrontMatter, head_of, parse
 from ragdb.readers.media import media_type
 from ragdb.types import Document
 
@@ -42,7 +42,7 @@ def described(document: Document, rules: Rules | None = None) -> Document:
     markup = None
     if media_type(document) == "text/markdown":
         try:
-            markup = parse(document.content)
+            markup = parse(head_of(document.content))
         except RecursionError:
             log.warning("%s: the Markdown is nested too deep to be parsed; nothing is read from its head", document.uri)
             return dataclasses.replace(document, found=base)

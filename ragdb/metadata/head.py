@@ -10,7 +10,7 @@ from typing import Literal
 
 from markdown_it.token import Token
 
-from ragdb.readers.markup import Markup, heading_text, parse
+from ragdb.readers.markup import Markup, head_of, heading_text, parse
 from ragdb.readers.media import media_type
 from ragdb.types import Document
 
@@ -52,7 +52,7 @@ def lines(document: Document, markup: Markup | None = None) -> Iterator[Line]:
         yield from _plain(document.content)
         return
     try:
-        markup = markup or parse(document.content[:200_000])
+        markup = markup or parse(head_of(document.content))
     except RecursionError:
         return  # nested too deep to be a page that people write by hand
     yield from _markdown(document.content, markup)

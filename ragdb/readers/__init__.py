@@ -57,7 +57,7 @@ def read_file(path: str | Path, *, root: str | Path | None = None, rules: Rules 
             f"{shown(path)}: no reader for {path.suffix or 'a file without suffix'}; ragdb reads {', '.join(SUFFIXES)}: "
             "convert it, or pass its text as a Document"
         )
-    document = _reader(name).read(path)
+    document = reader(name).read(path)
     from ragdb.metadata import described  # which needs this package itself
 
     document = described(document, rules)
@@ -81,7 +81,8 @@ def read_documents(path: str | Path, *, root: str | Path | None = None, rules: R
         yield dataclasses.replace(made, source=made.source or shown(os.path.abspath(path)))
 
 
-def _reader(name: str) -> Reader:
+def reader(name: str) -> Reader:
+    """The reader of a kind of files, by the name of its module."""
     # imported when a file asks for it: YAML and Markdown are not needed to import ragdb
     module = importlib.import_module(f"ragdb.readers.{name}")
     return cast(Reader, module.READER)

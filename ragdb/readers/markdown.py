@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 
 from ragdb.readers.decode import read_text, shown
-from ragdb.readers.markup import Markup, heading_text, parse
+from ragdb.readers.markup import Markup, head_of, heading_text, parse
 from ragdb.types import Document
 
 log = logging.getLogger("ragdb.ingest")
@@ -24,7 +24,7 @@ class MarkdownReader:
     def read(self, path: Path) -> Document:
         name = shown(path.name)
         content = read_text(path)
-        markup = parse(content)
+        markup = parse(head_of(content))
         title = _front_title(markup) or first_heading(markup) or shown(path.stem)
         return Document(uri=name, content=content, title=title, metadata={}, source=shown(path.absolute()))
 

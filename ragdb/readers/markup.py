@@ -6,9 +6,10 @@ slow on hostile input (100,000 brackets). Link definitions are left as text: the
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from typing import Any
 
 import yaml
@@ -18,6 +19,8 @@ from mdit_py_plugins.front_matter import front_matter_plugin
 
 # PyYAML is slow and a head is short; what is longer is text between two rules.
 MAX_FRONT_MATTER = 50_000
+MAX_HEAD = 200_000
+MAX_WINDOW = 500_000
 # Inline markup is read in headings of human length only.
 MAX_HEADING = 1_000
 
@@ -44,12 +47,60 @@ class Markup:
     front_matter: FrontMatter | None
 
 
-def parse(text: str) -> Markup:
-    """Returns the blocks of a Markdown text. Never fails: any text is Markdown."""
+def head_of(text: str) -> str:
+    """As much of a text as may be its head: what front matter and the first lines need is not in the rest of a book."""
+    return text if len(text) <= MAX_HEAD else text[: text.rfind("\n", 0, MAX_HEAD) + 1] or text[:MAX_HEAD]
+
+
+def in_windows(text: str, size: int = MAX_WINDOW) -> Iterator[tuple[Sequence[Token], int, Markup]]:
+    """Yields every top-level block of a text as its tokens, the line that their maps count from, and the parse it is of.
+
+    A large text is parsed a window at a time, for tokens take thirty times the room of their text. A block at the top level
+    hangs on nothing before it, so each window begins at the last block of the one before, which may have been cut off.
+    """
+    start = line = 0
+    while True:
+        reach = len(text)
+        if reach - start > size:
+            reach = text.find("\n", start + size) + 1 or len(text)
+        markup = parse(text[start:reach], front_matter=start == 0)
+        groups = list(_top_level(markup.tokens))
+        last = groups[-1][0].map if groups else None
+        if reach < len(text) and (last is None or last[0] == 0):
+            size *= 2  # one block that is larger than the window
+            continue
+        whole = groups if reach == len(text) or last is None else groups[:-1]
+        for group in whole:
+            yield group, line, markup
+        if reach == len(text) or last is None:
+            return
+        start += markup.lines[last[0]]
+        line += last[0]
+
+
+def _top_level(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """The tokens from each opening one to its closing one."""
+    first, depth = 0, 0
+    for index, token in enumerate(tokens):
+        depth += token.nesting
+        if depth == 0:
+            yield tokens[first : index + 1]
+            first = index + 1
+
+
+def line_starts(text: str) -> list[int]:
+    """The offset of each line, and one more for the end."""
+    ends = (match.end() for match in re.finditer(r"\r\n|\r|\n", text))
+    return [0, *ends, len(text)]
+
+
+def parse(text: str, *, front_matter: bool = True) -> Markup:
+    """Returns the blocks of a Markdown text. Never fails: any text is Markdown. `front_matter` False: it is no whole text."""
+    lines = line_starts(text)
     # The same length with LF as the only line end, so that lines and offsets agree with the parser.
     text = text.replace("\r\n", " \n").replace("\r", "\n")
-    lines = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
-    lines[-1] = len(text)
+    if not front_matter:
+        return Markup(_parser(False).parse(text + "\n"), lines, None)
     tokens = _parser(True).parse(text + "\n")
     if not tokens or tokens[0].type != "front_matter":
         return Markup(tokens, lines, None)

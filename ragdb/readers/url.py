@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from ragdb.adapters import require
 from ragdb.errors import UnreadableFile
-from ragdb.readers import SUFFIXES, read_file
+from ragdb.metadata import Rules, described
+from ragdb.readers import SUFFIXES, reader
 from ragdb.readers.charset import labelled
 from ragdb.readers.html import read_html
 from ragdb.readers.media import of_suffix
@@ -62,11 +63,12 @@ def bare(url: str) -> str:
     return url.partition("#")[0]
 
 
-def read_url(url: str, *, timeout: float = 20.0, max_bytes: int = 100_000_000) -> Document:
+def read_url(url: str, *, timeout: float = 20.0, max_bytes: int = 100_000_000, rules: Rules | None = None) -> Document:
     """Returns what the address brings as a document; `uri` and `source` are the address without its fragment.
 
-    `timeout` is in seconds, for the connection and for each wait. Raises UnreadableFile: no http(s) address, not reached,
-    an HTTP error, more than `max_bytes`, or nothing that can be read; MissingExtra.
+    What the page says about itself is read by `rules`, as `read_file` does it. `timeout` is in seconds, for the connection
+    and for each wait. Raises UnreadableFile: no http(s) address, not reached, an HTTP error, more than `max_bytes`, or nothing
+    that can be read; MissingExtra.
     """
     if not is_url(url):
         raise UnreadableFile(f"{url}: only http:// and https:// addresses can be read; save the file and add it")
@@ -74,13 +76,14 @@ def read_url(url: str, *, timeout: float = 20.0, max_bytes: int = 100_000_000) -
     suffix = _suffix(fetched, url)
     document = _read(fetched, suffix, url)
     address = bare(url)
-    return dataclasses.replace(
+    document = dataclasses.replace(
         document,
         uri=address,
         source=address,
         updated_at=document.updated_at or fetched.modified,
         media_type=document.media_type or of_suffix(suffix),
     )
+    return described(document, rules)
 
 
 def _fetch(url: str, timeout: float, max_bytes: int) -> _Fetched:
@@ -184,6 +187,6 @@ def _read(fetched: _Fetched, suffix: str, url: str) -> Document:
         path = Path(scratch, f"{stem}{suffix}")
         path.write_bytes(data)
         try:
-            return read_file(path)
+            return reader(SUFFIXES[suffix]).read(path)
         except UnreadableFile as error:
             raise UnreadableFile(str(error).replace(str(path), url)) from error

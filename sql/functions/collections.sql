@@ -31,7 +31,7 @@ comment on function ragdb.register_model(text, integer, text, text, integer, dou
   'Registers an embedding model and returns its id; refuses another dimension or other prefixes under a known name.';
 
 -- Makes a collection, or finds it. settings: text_search_config, k1, b, pivot_length, exact_limit, candidate_budget,
--- analyzer (builtin, or external: lexemes come with chunks and questions).
+-- chunker (a name, for programs that name none), analyzer (builtin, or external: lexemes come with chunks and questions).
 -- A collection keeps its model: another one is refused with both names.
 create or replace function ragdb.create_collection(collection text, model_id bigint default null, settings jsonb default '{}')
 returns bigint
@@ -56,9 +56,10 @@ begin
     if settings ->> 'analyzer' not in ('builtin', 'external') then
       raise exception 'analyzer is "%"', settings ->> 'analyzer' using errcode = 'RD004', hint = 'It is builtin or external.';
     end if;
-    insert into ragdb.collection (name, active_model_id, text_search_config, analyzer, k1, b, pivot_length, exact_limit, candidate_budget)
+    insert into ragdb.collection (name, active_model_id, text_search_config, analyzer, chunker, k1, b, pivot_length, exact_limit, candidate_budget)
     values (collection, model_id,
             coalesce(settings ->> 'text_search_config', 'pg_catalog.english'), coalesce(settings ->> 'analyzer', 'builtin'),
+            settings ->> 'chunker',
             coalesce((settings ->> 'k1')::double precision, 1.2), coalesce((settings ->> 'b')::double precision, 0.75),
             coalesce((settings ->> 'pivot_length')::double precision, 120),
             coalesce((settings ->> 'exact_limit')::integer, 10000), coalesce((settings ->> 'candidate_budget')::integer, 6000))
@@ -83,14 +84,14 @@ comment on function ragdb.create_collection(text, bigint, jsonb) is
 
 -- A collection with its active model, for clients; no row where there is none.
 create or replace function ragdb.collection_info(collection text)
-returns table (collection_id bigint, model_id bigint, model text, dims integer, evidence_floor double precision, analyzer text)
+returns table (collection_id bigint, model_id bigint, model text, dims integer, evidence_floor double precision, analyzer text, chunker text)
 language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
 set client_min_messages = notice
 as $function$
-  select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, c.analyzer
+  select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, c.analyzer, c.chunker
     from ragdb.collection c
     left join ragdb.embedding_model m on m.model_id = c.active_model_id
    where c.name = collection and ragdb.read_limits(c.collection_id) is distinct from '[]'

@@ -141,7 +141,9 @@ def test_a_passage_that_does_not_fit_becomes_its_sentences_that_matter(ragdb_url
 
     llm = FakeLLM(says, context_window=700, max_output_tokens=300)
     how: dict[str, Any] = {"reranker": Pump()} if by == "reranker" else {}
-    with RagDB(ragdb_url, collection="long", embedder=FakeEmbedder(16), llm=llm, chunker=Whole(), **how) as rag:
+    embedder = FakeEmbedder(16)
+    embedder.max_tokens = Whole.max_tokens  # type: ignore[misc]
+    with RagDB(ragdb_url, collection="long", embedder=embedder, llm=llm, chunker=Whole(), **how) as rag:
         rag.add(Document("long", LONG))
         pipeline = Pipeline(compress="llm" if by == "llm" else "extractive", require_evidence=False, window=0)
         answer = rag.ask("What does the pump need?", pipeline=pipeline)
@@ -158,8 +160,6 @@ def test_a_passage_that_does_not_fit_becomes_its_sentences_that_matter(ragdb_url
 
 class Whole:
     """One chunk a document."""
-
-    max_tokens = 100_000
 
     def chunk(self, document: Document, count_tokens: Any) -> list[Any]:
         from ragdb.types import Span

@@ -103,3 +103,17 @@ def test_without_a_model_the_name_is_refused(ragdb_url: str) -> None:
         pytest.raises(ConfigError, match="RAGDB_LLM"),
     ):
         rag.add(Document("r.md", TEXT))
+
+
+def test_the_chunker_a_collection_is_made_with_is_used_by_programs_that_name_none(ragdb_url: str, query: Query) -> None:
+    with RagDB(ragdb_url, collection="help", embedder=FakeEmbedder(), chunker="sentence:64") as first:
+        first.add(Document("a.md", "One is here. Two is there. Three is gone."))
+    with RagDB(ragdb_url, collection="help", embedder=FakeEmbedder()) as second:
+        assert not second.add(Document("a.md", "One is here. Two is there. Three is gone.")).changed
+        assert second.add(Document("b.md", "Four is here. Five is there.")).chunks == 2
+        query("select * from ragdb.submit_document('help', 'c.md', 'Six is here. Seven is there.')")
+        assert drain(second) == ["c.md"]
+    assert query("select n_chunks from ragdb.document order by uri") == [(3,), (2,), (2,)]
+    query("update ragdb.collection set chunker = 'markdown:64'")
+    with RagDB(ragdb_url, collection="help", embedder=FakeEmbedder()) as third:
+        assert third.add(Document("a.md", "One is here. Two is there. Three is gone.")).chunks == 1

