@@ -15,7 +15,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, Text, create_engine
 
 import ragdb.alembic
 from ragdb import RagDB
-from ragdb.db import catalog, schema
+from ragdb.db import catalog, doctor, schema
 from ragdb.db.connect import sqlalchemy_url
 from ragdb.errors import ConfigError
 from ragdb.ingest import watch as watching
@@ -518,3 +518,35 @@ def test_a_downgrade_takes_the_triggers_along_and_leaves_the_table(articles: Que
     ]
     schema.upgrade(ragdb_url)
     assert catalog.check(ragdb_url) == []
+
+
+def test_the_doctor_names_a_table_that_is_not_followed(articles: Query, ragdb_url: str) -> None:
+    def found() -> list[tuple[str, str]]:
+        return [(f.level, f.found) for f in doctor.examine(ragdb_url) if f.about.startswith("watched table")]
+
+    assert found() == [("ok", "0 followed")]
+    articles("insert into app.articles (body) values ('x')")
+    watch(articles)
+    assert found() == [("warning", "not backfilled; 1 rows lack a document")]
+    backfill(articles)
+    assert found() == [("ok", "1 followed")]
+    articles("alter table app.articles disable trigger user")
+    assert found() == [("error", "triggers are disabled")]
+
+
+def test_ids_of_domains_texts_and_uuids_are_backfilled_in_their_own_order(articles: Query) -> None:
+    articles("create domain app.code as varchar(20) check (value <> '')")
+    for number, (kind, values) in enumerate(
+        {
+            "app.code": "('b'), ('A'), ('ä'), ('a b'), ('017'), ('17')",
+            "uuid": "(gen_random_uuid()), (gen_random_uuid()), (gen_random_uuid())",
+            "smallint": "(-3), (0), (3)",
+        }.items()
+    ):
+        articles(f"create table app.t{number} (id {kind} primary key, body text default 'Text.')")
+        articles(f"insert into app.t{number} (id) values {values}")
+        articles(f"select ragdb.watch_table('app.t{number}', id => 'id', content => 'body', collection => 'help')")
+        backfill(articles, batch=2, table=f"app.t{number}")
+        expected = [f"t{number}/{i}" for (i,) in articles(f"select id::text from app.t{number}")]
+        assert sorted(u for u in uris(articles) if u.startswith(f"t{number}/")) == sorted(expected)
+        assert sum(batch[2] for batch in backfill(articles, batch=2, table=f"app.t{number}")) == 0
