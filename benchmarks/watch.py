@@ -93,6 +93,11 @@ def main() -> None:
             plain = statements(conn, "public.plain", 10_000_000, 3000)
             watched = statements(conn, "public.watched", 10_000_000, 3000)
             print(f"{'':<30}{'plain':>10}{'watched':>10}{'ratio':>8}   (ms a row)")
+            submit = (
+                "select count(*) from generate_series(1, 3000) i, "
+                f"lateral ragdb.submit_document('watched', 'submitted/' || i, {BODY}, 'Line ' || i, '{{\"tenant\": 1}}')"
+            )
+            print(f"ragdb.submit_document alone, one statement: {timed(conn, submit) / 3:.3f} ms a document")
             for name, ms in plain.items():
                 print(f"{name:<30}{ms:>10.3f}{watched[name]:>10.3f}{watched[name] / ms:>8.1f}")
 
