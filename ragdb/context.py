@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ragdb import adapters, models
 from ragdb.chunkers import Chunking
 from ragdb.chunkers.sizes import MAX_TOKENS
-from ragdb.db.caller import Caller, Row, SessionCaller, one, value
+from ragdb.db.caller import Caller, Row, in_transaction_of, one, value
 from ragdb.db.pool import Database
 from ragdb.errors import ConfigError, ContextTooSmall, EmbedderMismatch, NoEmbedder, RagDBError
 from ragdb.prices import Prices
@@ -118,8 +118,8 @@ class Context:
         return {"llm": self.llm, "llm_options": self.options.get("llm", {}), "prompts": self.prompts}
 
     def caller(self, session: Any = None) -> Caller:
-        """The caller's own transaction, or ragdb's pool."""
-        return SessionCaller(session) if session is not None else self.database
+        """The caller's own transaction (see in_transaction_of), or ragdb's pool."""
+        return in_transaction_of(session) if session is not None else self.database
 
     def info(self, db: Caller | None = None) -> Row | None:
         """The collection's row with its model, None before the first `add`."""

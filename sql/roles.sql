@@ -93,6 +93,7 @@ grant usage on sequence
 grant update (status, metadata, owner, version, language, updated_at, review_after) on ragdb.document to ragdb_writer;
 grant select, insert, update, delete on ragdb.synonym to ragdb_writer;
 grant select on
+  ragdb.watched_table, ragdb.watched_tables,
   ragdb.job, ragdb.collection, ragdb.embedding_model, ragdb.live_filter, ragdb.queue_depth, ragdb.stale_documents, ragdb.sizes
   to ragdb_writer;
 grant execute on function
@@ -100,6 +101,10 @@ grant execute on function
   ragdb.put_text(text, text, jsonb, jsonb),
   ragdb.submit_document(text, text, text, text, jsonb, jsonb),
   ragdb.delete_document(text, text),
+  ragdb.watch_table(regclass, text, text, text, jsonb, text, jsonb),
+  ragdb.unwatch_table(regclass, text, boolean),
+  ragdb.unwatch(bigint, boolean),
+  ragdb.backfill_table(regclass, integer, text),
   ragdb.documents_from(text, jsonb),
   ragdb.create_collection(text, bigint, jsonb),
   ragdb.register_model(text, integer, text, text, integer, double precision),
@@ -119,6 +124,30 @@ grant execute on function
   ragdb.prune(interval, interval, integer),
   ragdb.lexical_query(text, text, jsonb),
   ragdb.search_plan(text, text, integer, jsonb, double precision[], jsonb)
+  to ragdb_writer;
+
+-- What the functions of watched tables call with the rights of their caller. The trigger's own: who makes a trigger must
+-- be able to execute it; who fires it need not.
+grant execute on function
+  ragdb.watch_row(),
+  ragdb.refuse_watch(text, text),
+  ragdb.watchable_column(regclass, text, text),
+  ragdb.watch_fields(regclass, text, text, text, jsonb, jsonb),
+  ragdb.check_watchable(regclass, text, jsonb),
+  ragdb.is_compared(regclass, text),
+  ragdb.watch_of(regclass, text),
+  ragdb.register_watch(bigint, text, jsonb),
+  ragdb.forget_watch(bigint),
+  ragdb.delete_watched(bigint),
+  ragdb.watched_row(ragdb.watched_table, oid, text),
+  ragdb.follow_row(bigint, text, jsonb),
+  ragdb.without_row(regclass, text, text),
+  ragdb.stray_document(bigint, regclass),
+  ragdb.watched_documents(bigint, text, integer),
+  ragdb.hold_watch(bigint),
+  ragdb.hold_document(bigint, text),
+  ragdb.keep_progress(bigint, jsonb),
+  ragdb.rows_without_document(bigint)
   to ragdb_writer;
 
 -- Auditors.

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ragdb.cli import chat, collections, database, demo, documents, embedders, importing, models, questions, runs, work
+from ragdb.cli import chat, collections, database, demo, documents, embedders, importing, models, questions, runs, watching, work
 from ragdb.cli.output import note, speak_unicode
 from ragdb.cli.state import Collection, DatabaseUrl, Home, Json, State, Verbose, state_of
 from ragdb.errors import RagDBError
@@ -53,6 +53,7 @@ questions.register(app)
 chat.register(app)
 runs.register(app)
 work.register(app)
+watching.register(app)
 models.register(app)
 demo.register(app)
 database.register(app)

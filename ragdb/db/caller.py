@@ -127,6 +127,33 @@ class PsycopgCaller:
             yield self
 
 
+def in_transaction_of(session: Any) -> SessionCaller | PsycopgSessionCaller:
+    """A caller over the application's own connection: an SQLAlchemy Session or Connection, or a psycopg connection.
+
+    Raises ConfigError for what is none of these, with what to give instead.
+    """
+    if isinstance(session, psycopg.Connection):
+        return PsycopgSessionCaller(session)
+    if hasattr(session, "run_sync") or isinstance(session, psycopg.AsyncConnection):
+        way = "await rag.aio.add(..., session=session)" if hasattr(session, "run_sync") else "an SQLAlchemy AsyncSession"
+        raise errors.ConfigError(f"session is an {type(session).__name__}, which has to be awaited; use: {way}")
+    if not (hasattr(session, "execute") and hasattr(session, "begin_nested")):
+        kind = f"{type(session).__module__}.{type(session).__qualname__}"
+        raise errors.ConfigError(
+            f"session is a {kind}; give an SQLAlchemy Session or Connection, or a psycopg (3) connection. "
+            "With any other driver call ragdb.submit_document(...) in SQL"
+        )
+    return SessionCaller(session)
+
+
+class PsycopgSessionCaller(PsycopgCaller):
+    """Inside the caller's own transaction, over their psycopg connection."""
+
+    def savepoint(self) -> Any:
+        """`with` it: what fails inside is undone, and the caller's transaction goes on."""
+        return self.connection.transaction()
+
+
 class SessionCaller:
     """Inside the caller's own transaction, over an SQLAlchemy Session or Connection of any driver."""
 

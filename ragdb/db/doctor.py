@@ -54,7 +54,7 @@ def examine(target: Any) -> list[Finding]:
             schema.require(conn)
         except RagDBError as error:
             return [*findings, Finding("error", "schema", str(error))]
-        for look in (_indexes, _grants, _statistics, _memory, _upkeep, _queue, _plans):
+        for look in (_indexes, _grants, _statistics, _memory, _upkeep, _queue, _watches, _plans):
             findings += look(rows)
     return [*findings[:2], *_schema(target), *findings[2:]]
 
@@ -225,6 +225,27 @@ def _queue(rows: Rows) -> Iterator[Finding]:
         yield Finding("warning", "queue", found, "start a worker: ragdb worker")
     if not row["failed"] and not (row["waiting"] and row["oldest"] > 600):
         yield Finding("ok", "queue", f"{row['waiting']} documents wait")
+
+
+def _watches(rows: Rows) -> Iterator[Finding]:
+    """Watched tables of the application that are not followed, or of which rows lack a document."""
+    found = rows("select watch_id, table_name, state, coalesce(rows_without_document, 0) as lacking from ragdb.watched_tables")
+    fine = True
+    for row in found:
+        again = f"ragdb watch {row['table_name']} --again"
+        if row["state"].startswith("triggers"):
+            fine = False
+            fix = f"watch it again (docs/watch.md), or end it: select ragdb.unwatch({row['watch_id']})"
+            if row["state"] == "triggers are disabled":
+                fix = f"alter table {row['table_name']} enable trigger user; then: {again}"
+            yield Finding("error", f"watched table {row['table_name']}", row["state"], fix)
+        elif row["lacking"] or row["state"] != "watched":
+            fine = False
+            yield Finding(
+                "warning", f"watched table {row['table_name']}", f"{row['state']}; {row['lacking']} rows lack a document", again
+            )
+    if fine:
+        yield Finding("ok", "watched tables", f"{len(found)} followed")
 
 
 def _plans(rows: Rows) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from pgvector.sqlalchemy import SPARSEVEC, VECTOR
 from sqlalchemy import (
@@ -546,6 +547,62 @@ class LiveFilter(Base):
     created_at: Mapped[datetime] = mapped_column(
         _TimestampTZ, nullable=False, server_default=_NOW, comment="when it was registered"
     )
+    comment: Mapped[str | None] = mapped_column(Text, comment="what it is for; may be updated by hand")
+
+
+class WatchedTable(Base):
+    __tablename__ = "watched_table"
+    __table_args__ = (
+        UniqueConstraint("key"),
+        Index("watched_table_collection_id_idx", "collection_id"),
+        CheckConstraint("uri_prefix <> ''", name="uri_prefix"),
+        CheckConstraint("on_error in ('fail', 'warn')", name="on_error"),
+        CheckConstraint("otherwise in ('delete', 'draft', 'archived')", name="otherwise"),
+        {
+            "comment": "Tables of the application whose rows are documents. Written by ragdb.watch_table(); ragdb.watched_tables shows them with their state."
+        },
+    )
+    watch_id: Mapped[int] = _id("key")
+    # A trigger that came into another database with its table must not find somebody else's watch there.
+    key: Mapped[UUID] = mapped_column(
+        Uuid,
+        nullable=False,
+        server_default=text("gen_random_uuid()"),
+        comment="what the table's triggers carry; the same in no other database but a copy",
+    )
+    collection_id: Mapped[int] = mapped_column(
+        ForeignKey("ragdb.collection.collection_id", ondelete="RESTRICT"), nullable=False, comment="where its documents are"
+    )
+    uri_prefix: Mapped[str] = mapped_column(
+        Text, nullable=False, comment="uri of a document is this and the row's id; all documents that begin so are the table's"
+    )
+    named: Mapped[str] = mapped_column(
+        Text, nullable=False, comment="the table as it was called when it was watched, for people: its triggers say which it is"
+    )
+    # Positions in the trigger's column list, which PostgreSQL keeps right through renames and restores.
+    fields: Mapped[dict[str, Any]] = mapped_column(
+        JSONB,
+        nullable=False,
+        comment="what each column is for: {field: position in the update trigger's list of columns}; metadata, where and status have more",
+    )
+    otherwise: Mapped[str] = mapped_column(
+        Text, nullable=False, server_default="delete", comment="what becomes of rows that do not match: delete, draft or archived"
+    )
+    on_error: Mapped[str] = mapped_column(
+        Text,
+        nullable=False,
+        server_default="fail",
+        comment="what an error of ragdb does to the application's statement: fail, or warn",
+    )
+    media_type: Mapped[str | None] = mapped_column(Text, comment="how the texts are cut; null: text/markdown, or as the ids end")
+    progress: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB(none_as_null=True), comment="where ragdb.backfill_table() goes on; null: at the beginning"
+    )
+    backfilled_at: Mapped[datetime | None] = mapped_column(
+        _TimestampTZ, comment="when every row and document had last been compared"
+    )
+    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when")
+    created_by: Mapped[str] = mapped_column(Text, nullable=False, server_default=text("session_user"), comment="by which login")
     comment: Mapped[str | None] = mapped_column(Text, comment="what it is for; may be updated by hand")
 
 

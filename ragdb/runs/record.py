@@ -13,7 +13,7 @@ import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
 from ragdb.adapters import sendable
-from ragdb.db.caller import Caller, SessionCaller, value
+from ragdb.db.caller import Caller, PsycopgSessionCaller, SessionCaller, value
 from ragdb.errors import RagDBError
 from ragdb.llms.calls import Call, counted, summed
 from ragdb.prices import Prices
@@ -169,7 +169,7 @@ class Recorder:
             return None
         try:
             # In the caller's own transaction a trace that fails must not take the caller's rows along.
-            with db.savepoint() if isinstance(db, SessionCaller) else nullcontext():
+            with db.savepoint() if isinstance(db, (SessionCaller, PsycopgSessionCaller)) else nullcontext():
                 run_id = value(db.call("record_run", run=_storable(run)))
         except _NOT_STORED as error:
             logger.warning("the run could not be recorded: %s", error)
