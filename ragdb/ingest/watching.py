@@ -73,9 +73,9 @@ def watch(
             # not there for the moment: a disk that comes back
             stop.wait(_PULSE / 1000)
             continue
-        # what changed before the watching began, or while nobody watched
-        yield from one.caught_up()
-        until = time.monotonic() + _ALL
+        until = 0.0
+        # new folders: what was put into one before it was watched too is not told
+        young: list[str] = []
         for changes in watchfiles.watch(
             one.path,
             watch_filter=one.concerns,
@@ -86,8 +86,16 @@ def watch(
             stop_event=stop,
             ignore_permission_denied=True,
         ):
-            if changes:
-                yield from one.followed(sorted({path for _, path in changes}))
+            if stop.is_set():
+                return
+            if not until:
+                # at the first pulse: what changed before the watching began
+                yield from one.followed(None)
+                until = time.monotonic() + _ALL
+            elif changes or young:
+                paths = {path for _, path in changes}
+                yield from one.followed(sorted({*paths, *young}))
+                young = [path for path in paths if os.path.isdir(path)]
             if time.monotonic() > until or not one.path.is_dir():
                 break
 
@@ -117,12 +125,12 @@ class _Folder:
         except ValueError:
             return True
 
-    def caught_up(self) -> Iterator[Batch | SyncRefused]:
-        yield from self._tried(None)
-
-    def followed(self, paths: list[str]) -> Iterator[Batch | SyncRefused]:
-        names = [shown(os.path.abspath(path)) for path in paths]
-        yield from self._tried(None if len(names) > _MANY or os.fspath(self.base) in names else names)
+    def followed(self, paths: list[str] | None) -> Iterator[Batch | SyncRefused]:
+        """A sync of what lies at or below the paths; None: of everything."""
+        names = [shown(os.path.abspath(path)) for path in paths or ()]
+        # of a batch that was refused nothing was done: the next one looks at everything
+        everything = paths is None or len(names) > _MANY or os.fspath(self.base) in names or self.refused
+        yield from self._tried(None if everything else names)
 
     def _tried(self, only: list[str] | None) -> Iterator[Batch | SyncRefused]:
         try:
