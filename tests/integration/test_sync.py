@@ -54,7 +54,7 @@ def embedder(rag: RagDB) -> FakeEmbedder:
 
 
 def uris(query: Query) -> list[str]:
-    return [uri for (uri,) in query("select uri from ragdb.document order by uri collate \"C\"")]
+    return [uri for (uri,) in query('select uri from ragdb.document order by uri collate "C"')]
 
 
 class _Opened:
@@ -185,7 +185,9 @@ def test_what_people_set_outlives_a_change_of_the_file(rag: RagDB, docs: Path, q
     query("update ragdb.document set status = 'archived', owner = 'SRE', metadata = '{\"tenant\": 7}' where uri = 'router.md'")
     write(docs, "router.md", "# Router\n\nAnother text.\n", at=OLD + 1)
     ingest.sync(rag, docs)
-    assert query("select status, owner, metadata from ragdb.document where uri = 'router.md'") == [("archived", "SRE", {"tenant": 7})]
+    assert query("select status, owner, metadata from ragdb.document where uri = 'router.md'") == [
+        ("archived", "SRE", {"tenant": 7})
+    ]
 
 
 # --- rename ----------------------------------------------------------------------------------------
@@ -618,7 +620,9 @@ def test_the_documents_of_a_folder_are_found_by_its_index(rag: RagDB, query: Que
         "insert into ragdb.document (collection_id, uri, source, ingest_state) select collection_id, 'x' || n, '/home/' || n || '/x.md', 'ready' from ragdb.collection, generate_series(1, 5000) n"
     )
     long = "/srv/docs/" + "x" * 3000
-    for n, source in enumerate(("/srv/docs", "/srv/docs0/x.md", "/srv/docs-2/x.md", "/srv/doc/x.md", "/srv/docs/sub/深い.md", long)):
+    for n, source in enumerate(
+        ("/srv/docs", "/srv/docs0/x.md", "/srv/docs-2/x.md", "/srv/doc/x.md", "/srv/docs/sub/深い.md", long)
+    ):
         rag.add(Document(f"d{n}", f"text {n}", source=source))
     query("analyze ragdb.document")
     rag.close()  # its counts are told when a session ends
@@ -626,13 +630,20 @@ def test_the_documents_of_a_folder_are_found_by_its_index(rag: RagDB, query: Que
     found, last = [], {"source": "", "document_id": 0}
     # one row a page: pages are by source and id
     while rows := rag.context.database.call(
-        "documents_below", collection="help", folder="/srv/docs", after_source=last["source"], after_id=last["document_id"], how_many=1
+        "documents_below",
+        collection="help",
+        folder="/srv/docs",
+        after_source=last["source"],
+        after_id=last["document_id"],
+        how_many=1,
     ):
         found += [row["source"] for row in rows]
         last = rows[-1]
     assert found == ["/srv/docs", "/srv/docs/a.md", "/srv/docs/sub/深い.md", long]
     assert [row["source"] for row in rag.context.database.call("documents_below", collection="help", folder=long)] == [long]
-    assert [row["uri"] for row in rag.context.database.call("documents_from", collection="help", files={"sources": [long, "/x"]})] == ["d5"]
+    assert [
+        row["uri"] for row in rag.context.database.call("documents_from", collection="help", files={"sources": [long, "/x"]})
+    ] == ["d5"]
     rag.close()  # its counts are told when a session ends
     assert query("select sum(seq_scan)::int from pg_stat_user_tables where relname = 'document'") == before
 
@@ -649,5 +660,3 @@ def test_a_part_of_the_folder_is_planned_without_the_rest(rag: RagDB, docs: Path
     assert [file.uri for file in part.changed] == ["router.md"]
     assert [row.uri for row in part.deleted] == ["sub/手当.md"]
     assert part.unchanged == 0
-
-

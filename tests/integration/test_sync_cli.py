@@ -72,7 +72,13 @@ def test_the_report_counts_what_was_done(cli: Cli, docs: Path) -> None:
     made = json.loads(out)
     assert code == 1
     assert made["renamed"] == [{"from": "router.md", "to": "reset.md"}]
-    assert (made["added"], made["changed"], made["deleted"], made["unchanged"], made["embedded"]) == ([], [], ["sub/tea.md"], 1, 0)
+    assert (made["added"], made["changed"], made["deleted"], made["unchanged"], made["embedded"]) == (
+        [],
+        [],
+        ["sub/tea.md"],
+        1,
+        0,
+    )
     assert [Path(failure["path"]).name for failure in made["failed"]] == ["bad.md"]
     assert made["erased"]["chunks"] == 1
     assert "PNG image" in err
@@ -178,7 +184,7 @@ def watched(rag: RagDB, docs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def state(query: Query) -> list[tuple[str, str]]:
-    return query("select uri, ingest_state from ragdb.document order by uri collate \"C\"")
+    return query('select uri, ingest_state from ragdb.document order by uri collate "C"')
 
 
 def test_a_watched_folder_is_followed(watched: Watched, docs: Path, query: Query) -> None:
