@@ -37,7 +37,7 @@ def main() -> None:
     given.add_argument("--others", type=int, default=100_000, help="documents of other origin in the collection")
     given.add_argument("--database-url")
     options = given.parse_args()
-    scratch = Path(tempfile.mkdtemp(prefix="ragdb-bench-", dir="/tmp"))  # noqa: S108
+    scratch = Path(tempfile.mkdtemp(prefix="ragdb-bench-", dir="/tmp"))
     url = options.database_url or embedded.start(scratch / "pg")
     try:
         schema.upgrade(url)

@@ -454,7 +454,7 @@ def test_a_document_that_failed_is_tried_again(rag: RagDB, docs: Path) -> None:
 
 def test_a_second_sync_of_the_folder_is_told_to_wait(rag: RagDB, docs: Path, tmp_path: Path) -> None:
     with syncing.locked(rag.context, docs):
-        with pytest.raises(SyncRefused, match="another sync of .* is running"):
+        with pytest.raises(SyncRefused, match=r"another sync of .* is running"):
             ingest.sync(rag, docs)
         write(tmp_path / "other", "a.md", "# A\n\na\n")
         assert ingest.sync(rag, tmp_path / "other").added == ["a.md"]  # another folder
