@@ -29,6 +29,14 @@ class BadDocument(RagDBError, ValueError):
     """A document cannot be taken as it is; nothing was written."""
 
 
+class SyncRefused(RagDBError):
+    """A folder is not made the measure of its documents: it is not there, or too much would go."""
+
+
+class SyncRunning(SyncRefused):
+    """Another sync of the same folder is at work."""
+
+
 class UnreadableFile(RagDBError):
     """A file is binary, or in no encoding that can be told."""
 

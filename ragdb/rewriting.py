@@ -76,7 +76,7 @@ class Rewriting:
         """A rewriter at work, with the key to keep its result by, or what is known already."""
         try:
             rewriter = self.context.rewriter(name)
-            key = str(rewriter.cache_key(question, self.history)) if hasattr(rewriter, "cache_key") else ""
+            key = self._key(question, rewriter)
         except Exception as error:  # noqa: BLE001  whatever a rewriter is: the question itself is searched with too
             return _Made(Outcome((), note=f"{FAILED}{str(error) or type(error).__name__}")), ""
         key = sendable(key)
@@ -85,6 +85,14 @@ class Rewriting:
             outcome = kept(question, known, name)
             return _Made(dataclasses.replace(outcome, note=f"{outcome.note} (from an earlier run)")), ""
         return Started(lambda: self._run(question, rewriter, name), name="ragdb-rewrite"), key
+
+    def _key(self, question: Query, rewriter: Rewriter) -> str:
+        """What its result is kept under; nothing where it is made from what was said before, which documents were quoted in:
+        nobody would find it there when one of them is deleted."""
+        if not hasattr(rewriter, "cache_key") or question.origin == "condense":
+            return ""
+        key = str(rewriter.cache_key(question, self.history))
+        return key if not self.history or key == str(rewriter.cache_key(question, ())) else ""
 
     def _run(self, question: Query, rewriter: Rewriter, name: str) -> _Made:
         began = time.perf_counter()

@@ -96,7 +96,8 @@ class Document(_Value):
 
     `media_type` says how the text is cut: text/markdown, text/plain or text/csv; None: as the uri's suffix says, else
     Markdown. `pages` holds the offset at which each page of the original begins, the first page first; a chunk never
-    spans two. `found` says which fields were read from the text itself, and by which rule (ragdb.metadata).
+    spans two. `found` says which fields were read from the text itself, and by which rule (ragdb.metadata);
+    `source_state` how the file was then that was read (ragdb.ingest.source_state).
     """
 
     uri: str
@@ -115,6 +116,7 @@ class Document(_Value):
     media_type: str | None = None
     pages: Sequence[int] | None = None
     found: Mapping[str, Mapping[str, Any]] | None = None
+    source_state: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.uri, str) or not self.uri.strip():
@@ -332,6 +334,7 @@ class StoredDocument(_Value):
     ready_at: datetime | None
     found: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     content: str | None = None
+    source_state: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,21 @@ from typing import Annotated
 
 import typer
 
-from ragdb.cli import chat, collections, database, demo, documents, embedders, importing, models, questions, runs, watching, work
+from ragdb.cli import (
+    chat,
+    collections,
+    database,
+    demo,
+    documents,
+    embedders,
+    importing,
+    models,
+    questions,
+    runs,
+    sync,
+    watching,
+    work,
+)
 from ragdb.cli.output import note, speak_unicode
 from ragdb.cli.state import Collection, DatabaseUrl, Home, Json, State, Verbose, state_of
 from ragdb.errors import RagDBError
@@ -48,6 +62,7 @@ def options(
 
 
 documents.register(app)
+sync.register(app)
 importing.register(app)
 questions.register(app)
 chat.register(app)

@@ -191,9 +191,18 @@ class Document(Base):
         CheckConstraint("ingest_state in ('queued', 'processing', 'ready', 'failed')", name="ingest_state"),
         CheckConstraint("jsonb_typeof(metadata) = 'object'", name="metadata"),
         CheckConstraint("jsonb_typeof(found) = 'object'", name="found"),
+        CheckConstraint("jsonb_typeof(source_state) = 'object'", name="source_state"),
         CheckConstraint("pending_revision > ready_revision", name="pending_revision"),
         Index("document_metadata_idx", "metadata", postgresql_using="gin", postgresql_ops={"metadata": "jsonb_path_ops"}),
         Index("document_not_ready_idx", "ingest_state", postgresql_where=text("ingest_state <> 'ready'")),
+        # The documents of a folder (ragdb.documents_below); a path may be longer than an index takes.
+        Index(
+            "document_source_idx",
+            "collection_id",
+            text('"left"(source, 500) text_pattern_ops'),
+            "document_id",
+            postgresql_where=text("source is not null"),
+        ),
         # HOT updates of status, metadata and revisions need room in the page.
         {
             "postgresql_with": {"fillfactor": 85},
@@ -231,6 +240,10 @@ class Document(Base):
         comment="which columns and metadata the text itself says: {column: {value, rule, line, text}}; what was changed by hand since stays",
     )
     source: Mapped[str | None] = mapped_column(Text, comment="where it was read from: an absolute path or a URL")
+    source_state: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB,
+        comment="the file as it was when it was read: {size, mtime_ns, sha256, read_with}; null: not known, `ragdb sync` reads it again",
+    )
     content_hash: Mapped[bytes | None] = mapped_column(LargeBinary, comment="sha256 of title and content of the ready revision")
     ready_revision: Mapped[int] = mapped_column(
         Integer, nullable=False, server_default="0", comment="the revision that searches see; 0: none yet"

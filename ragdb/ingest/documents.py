@@ -226,6 +226,5 @@ def chunks(context: Context, uri: str) -> list[Row]:
 
 
 def _stored(row: Row) -> StoredDocument:
-    return StoredDocument(
-        **{**row, "metadata": from_json(row["metadata"]), "found": from_json(row["found"]), "warnings": tuple(row["warnings"])}
-    )
+    decoded: Row = {name: from_json(row[name]) for name in ("metadata", "found", "source_state") if name in row}
+    return StoredDocument(**{**row, **decoded, "warnings": tuple(row["warnings"])})

@@ -23,13 +23,15 @@ import psycopg
 
 from ragdb.context import Context
 from ragdb.errors import ConfigError, DatabaseError, UnreadableFile
-from ragdb.ingest import documents
+from ragdb.ingest import documents, source_state
+from ragdb.ingest.source_state import Reading
 from ragdb.readers import LINES, SUFFIXES, read_file, url
 from ragdb.readers.decode import shown
 from ragdb.types import Added, Document, StoredDocument
 
 logger = logging.getLogger("ragdb.ingest")
 
+Refuse = Callable[["File", str, StoredDocument | None], str | None]
 Became = Literal["added", "updated", "unchanged", "queued", "processing"]
 _PAGE = 500
 
@@ -119,7 +121,7 @@ def find(paths: Sequence[Path | str], *, prefix: str = "", glob: str | None = No
             continue
         for path in [given] if given.is_file() else _walk(given, failed):
             relative = shown(path.name if path == given else path.relative_to(given).as_posix())
-            if glob and path != given and not _matches(relative, glob):
+            if glob and path != given and not matches(relative, glob):
                 continue
             if path != given and _judges(path, given):
                 evaluation.append(relative)
@@ -161,7 +163,7 @@ def _size(path: Path) -> int:
         return 0  # gone, or a dead link: reading it will say so
 
 
-def _matches(relative: str, glob: str) -> bool:
+def matches(relative: str, glob: str) -> bool:
     name = relative.rsplit("/", 1)[-1]
     return any(fnmatch.fnmatchcase(text, glob) for text in (name, relative, f"/{relative}"))
 
@@ -178,19 +180,19 @@ def settle(context: Context, found: Selection, *, prefix: str = "") -> Selection
             if row["uri"].startswith(prefix):
                 mine[row["source"]].append(row["uri"])
     files, failed = _given_before(found.files, mine)
-    files, clashes = _clashing(files)
-    stored = {document.uri: document for document in _stored(context, [file.uri for file in files if not file.many])}
-    kept, taken = [], []
+    files, clashes = clashing(files)
+    known = {document.uri: document for document in stored(context, [file.uri for file in files if not file.many])}
+    kept, refused = [], []
     for file in files:
-        if refused := None if file.many else _taken(file, file.uri, stored.get(file.uri)):
-            taken.append(Failed(file.name, refused))
+        if why := None if file.many else taken(file, file.uri, known.get(file.uri)):
+            refused.append(Failed(file.name, why))
         else:
             kept.append(file)
     twice = tuple((old, file.uri) for file in kept if not prefix for old in mine[file.source] if old != file.uri)
-    return dataclasses.replace(found, files=tuple(kept), failed=(*found.failed, *failed, *clashes, *taken), twice=twice)
+    return dataclasses.replace(found, files=tuple(kept), failed=(*found.failed, *failed, *clashes, *refused), twice=twice)
 
 
-def _taken(file: File, uri: str, stored: StoredDocument | None) -> str | None:
+def taken(file: File, uri: str, stored: StoredDocument | None) -> str | None:
     """Why the document of this uri is not the file's to change; None where it is."""
     other = stored.source if stored else None
     if not other or other == file.source or not os.path.exists(other):
@@ -223,7 +225,7 @@ def _given_before(files: Sequence[File], mine: Mapping[str, Sequence[str]]) -> t
     return settled, failed
 
 
-def _clashing(files: Sequence[File]) -> tuple[list[File], list[Failed]]:
+def clashing(files: Sequence[File]) -> tuple[list[File], list[Failed]]:
     """Of one uri there may be one file."""
     by_uri: dict[str, list[File]] = defaultdict(list)
     for file in files:
@@ -242,7 +244,8 @@ def _clashing(files: Sequence[File]) -> tuple[list[File], list[Failed]]:
     return [file for file in files if file.many or len(by_uri[file.uri]) == 1], failed
 
 
-def _stored(context: Context, uris: Sequence[str]) -> Iterator[StoredDocument]:
+def stored(context: Context, uris: Sequence[str]) -> Iterator[StoredDocument]:
+    """The documents of these uris, without their text."""
     if context.info() is None:
         return
     for start in range(0, len(uris), _PAGE):
@@ -261,26 +264,29 @@ def add_files(
     begun: Callable[[File], None] | None = None,
     progress: Callable[[int], None] | None = None,
     cutting: Callable[[int, int], None] | None = None,
+    refuse: Refuse | None = None,
 ) -> Iterator[Result | Failed]:
     """Adds one file after the other; each is stored before the next one begins, and a bad one fails alone.
 
     A .jsonl gives a result for each of its lines, and a bad line fails alone.
 
     `changes` are fields of Document that win over what the file says of itself; `metadata` is laid over the file's.
+    `refuse` says why the document of a line's uri is not the file's to change.
     Raises what concerns all of them: DatabaseError, ConfigError.
     """
-    before = {document.uri: document for document in _stored(context, [file.uri for file in files if not file.many])}
+    before = {document.uri: document for document in stored(context, [file.uri for file in files if not file.many])}
+    reading = Reading(context) if files else None
     for file in files:
         if begun:
             begun(file)
-        for made in _lines(context, file) if file.many else [_document(context, file)]:
+        for made in _lines(context, file, refuse or taken) if file.many else [_document(context, file, reading)]:
             if isinstance(made, Failed):
                 yield made
                 continue
-            document, stored = made if isinstance(made, tuple) else (made, before.get(file.uri))
+            document, known = made if isinstance(made, tuple) else (made, before.get(file.uri))
             try:
                 yield add_document(
-                    context, changed(document, changes or {}), file, stored, embed=embed, progress=progress, cutting=cutting
+                    context, changed(document, changes or {}), file, known, embed=embed, progress=progress, cutting=cutting
                 )
             except (DatabaseError, ConfigError, psycopg.OperationalError):
                 raise
@@ -289,11 +295,15 @@ def add_files(
                 yield _failed(file, error, document.uri if file.many else "")
 
 
-def _document(context: Context, file: File) -> Document | Failed:
+def _document(context: Context, file: File, reading: Reading | None) -> Document | Failed:
     rules = context.rules
     try:
-        read = read_file(file.path, rules=rules) if isinstance(file.path, Path) else url.read_url(file.path, rules=rules)
-        return dataclasses.replace(read, uri=file.uri)
+        if not isinstance(file.path, Path):
+            return dataclasses.replace(url.read_url(file.path, rules=rules), uri=file.uri)
+        state = reading.before(file.path) if reading else None
+        read = read_file(file.path, rules=rules)
+        state = source_state.after(file.path, state)
+        return dataclasses.replace(read, uri=file.uri, source_state=state.to_dict() if state else None)
     except Exception as error:  # whatever is wrong with one file stops no other
         logger.debug("%s", file.path, exc_info=True)
         return _failed(file, error)
@@ -304,13 +314,13 @@ def _failed(file: File, error: Exception, uri: str = "") -> Failed:
     return Failed(file.name, f"{uri}: {told}" if uri else told)
 
 
-def _lines(context: Context, file: File) -> Iterator[tuple[Document, StoredDocument | None] | Failed]:
+def _lines(context: Context, file: File, refuse: Refuse) -> Iterator[tuple[Document, StoredDocument | None] | Failed]:
     """Of each line of a .jsonl its document, with what is stored under its uri; or why it cannot be added."""
     seen: dict[str, int] = {}  # uri to its line
-    lines = _numbered(file)
+    lines = numbered(file)
     while batch := list(islice(lines, _PAGE)):
         uris = [made.uri for _, made in batch if isinstance(made, Document)]
-        before = {document.uri: document for document in _stored(context, uris)}
+        before = {document.uri: document for document in stored(context, uris)}
         for number, made in batch:
             if isinstance(made, Failed):
                 yield made
@@ -318,13 +328,13 @@ def _lines(context: Context, file: File) -> Iterator[tuple[Document, StoredDocum
                 yield Failed(
                     file.name, f"line {number}: line {first} is the document {made.uri!r} already; give each line its own uri"
                 )
-            elif refused := _taken(file, made.uri, before.get(made.uri)):
+            elif refused := refuse(file, made.uri, before.get(made.uri)):
                 yield Failed(file.name, f"line {number}: {refused}")
             else:
                 yield made, before.get(made.uri)
 
 
-def _numbered(file: File) -> Iterator[tuple[int, Document | Failed]]:
+def numbered(file: File) -> Iterator[tuple[int, Document | Failed]]:
     from ragdb.readers import jsonl  # pydantic takes its time
 
     try:

@@ -42,6 +42,7 @@ def columns(document: Document, warnings: Sequence[str] = ()) -> dict[str, Any]:
         "owner": document.owner,
         "version": document.version,
         "source": document.source,
+        "source_state": None if document.source_state is None else dict(document.source_state),
         "media_type": document.media_type,
         "pages": None if document.pages is None else list(document.pages),
         "found": None if document.found is None else {name: dict(said) for name, said in document.found.items()},
@@ -127,7 +128,7 @@ def _labels(uri: str, spans: Sequence[Span]) -> Iterator[str]:
 
     Without a heading it is the page, `document#page-12#00`, else `top`.
     """
-    stem = _SUFFIX.sub("", uri)
+    stem = label_stem(uri)
     counted: dict[str, int] = {}
     for span in spans:
         heading = _SPACE.sub("-", span.section.heading.strip().lower())[:60].strip("-") if span.section else ""
@@ -135,6 +136,11 @@ def _labels(uri: str, spans: Sequence[Span]) -> Iterator[str]:
         n = counted.get(heading, 0)
         counted[heading] = n + 1
         yield f"{stem}#{heading}#{n:02d}"
+
+
+def label_stem(uri: str) -> str:
+    """How the labels of a document's chunks begin: its uri without the suffix of a file."""
+    return _SUFFIX.sub("", uri)
 
 
 def _given_recipe(document: Document) -> str:

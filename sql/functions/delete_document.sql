@@ -1,5 +1,7 @@
--- Deletes a document with its chunks, vectors and job, and blanks what stored runs quote of it: citations lose their
--- quote, answers that were written from it are removed. Returns a receipt with counts; {"document": 0} where there is none.
+-- Deletes a document with its chunks, vectors and job, and what stored runs say of it: citations lose their quote and
+-- headings, answers that were written from it are removed, and so is what those runs noted of texts (queries made from what
+-- was said before, errors of models). Words of the statistics that stood in no other document go too. What a person typed
+-- stays: the question, its `where`, feedback. Returns a receipt with counts; {"document": 0} where there is none.
 create or replace function ragdb.delete_document(collection text, uri text) returns jsonb
 language plpgsql
 security definer
@@ -13,6 +15,9 @@ declare
   receipt jsonb;
   quotes bigint;
   answers bigint;
+  notes bigint;
+  claims bigint;
+  words bigint;
 begin
   select d.document_id into id from ragdb.document d
    where d.collection_id = c.collection_id and d.uri = delete_document.uri for update;
@@ -20,6 +25,8 @@ begin
     return pg_catalog.jsonb_build_object('document', 0);
   end if;
   select pg_catalog.jsonb_build_object('document', 1,
+           'revisions', (select count(*) from ragdb.document_revision r where r.document_id = id),
+           'sections', (select count(*) from ragdb.section s where s.document_id = id),
            'chunks', (select count(*) from ragdb.chunk k where k.document_id = id),
            'embeddings', (select count(*) from ragdb.chunk k join ragdb.embedding e using (chunk_id) where k.document_id = id),
            'jobs', (select count(*) from ragdb.job j where j.document_id = id)) into receipt;
@@ -27,12 +34,44 @@ begin
   -- runs before their citations, as ragdb.prune() takes them
   update ragdb.run r set answer = null where r.document_ids @> array[id] and r.answer is not null;
   get diagnostics answers = row_count;
+  update ragdb.run r
+     set error = case when r.error is not null then 'removed with a document' end, usage = r.usage - 'embedder_failed'
+   where r.document_ids @> array[id] and (r.error is not null or r.usage ? 'embedder_failed');
+  -- these stages note counts and the path taken; the others, and searches for other words than the person's, note texts
+  update ragdb.run_stage s
+     set query = null, note = case when s.note <> '' then 'removed with a document' else '' end
+    from ragdb.run r
+   where r.document_ids @> array[id] and s.run_id = r.run_id
+     and (s.query is not null
+          or s.note not in ('', 'removed with a document') and s.stage not in ('retrieve', 'fuse', 'freshen', 'expand', 'pack'));
+  get diagnostics notes = row_count;
   delete from ragdb.claim q using ragdb.run r where r.document_ids @> array[id] and q.run_id = r.run_id;
-  update ragdb.citation q set quote = null, purged = true where q.document_id = id and not q.purged;
+  get diagnostics claims = row_count;
+  update ragdb.citation q set quote = null, heading_path = '{}', label = q.uri, purged = true where q.document_id = id and not q.purged;
   get diagnostics quotes = row_count;
+
+  -- The rare ones among its words: whether another chunk of the collection has them is asked of the index. A common word is no
+  -- trace of this document. Rows that a count of all words has in hand stay for the next count.
+  with own as (
+    select w.lexeme, count(*) as n
+      from ragdb.chunk k cross join lateral unnest(tsvector_to_array(k.lexemes)) as w(lexeme)
+     where k.document_id = id
+     group by w.lexeme),
+  only_here as (
+    select l.lexeme
+      from own o join ragdb.lexeme l on l.collection_id = c.collection_id and l.lexeme = o.lexeme and l.ndoc <= o.n + 100
+     where not exists (
+       select from ragdb.chunk k join ragdb.document d using (document_id)
+        where k.lexemes @@ array_to_tsvector(array[l.lexeme])::text::tsquery and k.document_id <> id and d.collection_id = c.collection_id)
+     order by l.lexeme
+       for update of l skip locked)
+  delete from ragdb.lexeme l using only_here o where l.collection_id = c.collection_id and l.lexeme = o.lexeme;
+  get diagnostics words = row_count;
+
   delete from ragdb.document d where d.document_id = id;
-  return receipt || pg_catalog.jsonb_build_object('quotes_blanked', quotes, 'answers_blanked', answers);
+  return receipt || pg_catalog.jsonb_build_object(
+    'quotes_blanked', quotes, 'answers_blanked', answers, 'claims', claims, 'notes_blanked', notes, 'words', words);
 end
 $function$;
 comment on function ragdb.delete_document(text, text) is
-  'Deletes a document, its chunks, vectors and job, and its quotes in stored runs; returns a receipt with counts.';
+  'Deletes a document, its chunks, vectors and job, and what stored runs quote and note of it; returns a receipt with counts.';

@@ -43,6 +43,8 @@ begin
   d.review_after := ragdb.as_timestamp(ragdb.settled('review_after', ragdb.as_found(d.review_after, d.found -> 'review_after'), d.found, given, null));
   d.metadata := coalesce(nullif(given -> 'metadata', 'null'), d.metadata);
   d.source := coalesce(given ->> 'source', d.source);
+  -- a text that comes without one is not the file's: the next sync of its folder reads the file again
+  d.source_state := nullif(given -> 'source_state', 'null');
   if jsonb_typeof(given -> 'warnings') = 'array' then
     d.warnings := array(select jsonb_array_elements_text(given -> 'warnings'));
   end if;

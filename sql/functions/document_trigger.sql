@@ -5,9 +5,12 @@ language plpgsql
 set search_path from current
 as $function$
 begin
-  if (new.document_id, new.collection_id, new.uri) is distinct from (old.document_id, old.collection_id, old.uri) then
+  if (new.document_id, new.collection_id, new.uri) is distinct from (old.document_id, old.collection_id, old.uri)
+     and ((new.document_id, new.collection_id) is distinct from (old.document_id, old.collection_id)
+          -- set by ragdb.rename_document(), which also renames what follows from the uri
+          or current_setting('ragdb.renamed', true) is distinct from old.document_id::text) then
     raise exception 'document % keeps its collection and uri (%)', old.document_id, old.uri
-      using errcode = 'RD006', hint = 'Delete it with ragdb.delete_document() and submit it under its new name.';
+      using errcode = 'RD006', hint = 'Rename it with ragdb.rename_document(), or delete it and submit it under its new name.';
   end if;
   if new.title is distinct from old.title and new.ready_revision = old.ready_revision and old.ready_revision > 0 then
     raise exception 'the title of document % (%) is indexed with its text', old.document_id, old.uri

@@ -39,14 +39,14 @@ comment on function ragdb.list_documents(text, jsonb, integer, text) is 'The doc
 create or replace function ragdb.get_document(collection text, uri text)
 returns table (document_id bigint, uri text, title text, status text, ingest_state text, chunks integer, language text, owner text, version text,
                updated_at timestamptz, review_after timestamptz, metadata jsonb, source text, last_error text, warnings text[], ready_at timestamptz,
-               found jsonb, content text)
+               found jsonb, content text, source_state jsonb)
 language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
 set client_min_messages = notice
 as $function$
-  select l.*, r.content
+  select l.*, r.content, d.source_state
     from ragdb.list_documents(collection, pg_catalog.jsonb_build_object('status', 'any', 'uri', get_document.uri), 1) l
     join ragdb.document d using (document_id)
     left join ragdb.document_revision r on r.document_id = d.document_id

@@ -18,8 +18,8 @@ $function$;
 comment on function ragdb.content_hash(text, text) is 'What tells whether a document''s text is still the same: sha256 of title and content.';
 
 -- `document`: {"uri", "content", "title"?, "status"?, "language"?, "owner"?, "version"?, "updated_at"?, "review_after"?,
--- "metadata"?, "source"?, "warnings"?, "found"?, "media_type"?, "pages"?, "chunking"?, "sections"?: [...], "chunks"?: [...]}; see ragdb.write_chunks().
--- A key that is not there (or null) keeps what the document has. "found" tells which columns the text itself says:
+-- "metadata"?, "source"?, "source_state"?, "warnings"?, "found"?, "media_type"?, "pages"?, "chunking"?, "sections"?: [...], "chunks"?: [...]}; see ragdb.write_chunks().
+-- A key that is not there (or null) keeps what the document has, but for source_state, which belongs to the text. "found" tells which columns the text itself says:
 -- {"status": {"value", "rule", "line"?, "text"?, "overruled"?}}; see ragdb.settled(). Without "chunks" the worker cuts the text.
 -- enable_seqscan off, here and in the functions of the queue: plans are kept, and one made while the tables are empty
 -- would read them whole for every document of a first load.
@@ -36,6 +36,7 @@ as $function$
 declare
   c ragdb.collection := ragdb.known_collection(collection);
   d ragdb.document;
+  next ragdb.document;
   given_uri text := document ->> 'uri';
   body text := ragdb.clean_text(document ->> 'content');
   -- a document keeps its title unless told otherwise
@@ -83,13 +84,16 @@ begin
     end loop;
   end if;
 
-  if ragdb.document_columns(d, document) is distinct from d then
-    renewed := d.ready_revision > 0;
+  next := ragdb.document_columns(d, document);
+  if next is distinct from d then
     update ragdb.document x
-       set (status, language, owner, version, updated_at, review_after, metadata, source, warnings, found) =
-           (select g.status, g.language, g.owner, g.version, g.updated_at, g.review_after, g.metadata, g.source, g.warnings, g.found
+       set (status, language, owner, version, updated_at, review_after, metadata, source, source_state, warnings, found) =
+           (select g.status, g.language, g.owner, g.version, g.updated_at, g.review_after, g.metadata, g.source, g.source_state, g.warnings, g.found
               from ragdb.document_columns(x, document) g)
      where x.document_id = d.document_id;
+    -- that its file was touched is no change of a document
+    next.source_state := d.source_state;
+    renewed := d.ready_revision > 0 and next is distinct from d;
   end if;
 
   new_title := coalesce(document ->> 'title', d.title);
