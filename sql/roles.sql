@@ -115,7 +115,7 @@ grant execute on function
   ragdb.finish_job(bigint, uuid),
   ragdb.fail_job(bigint, uuid, text, boolean, interval),
   ragdb.texts_to_embed(bigint[], bigint[], integer),
-  ragdb.store_batch(bigint[], uuid[], bigint[], double precision[], bigint[], interval),
+  ragdb.store_batch(bigint[], uuid[], bigint[], double precision[], bigint[], text, interval),
   ragdb.release_job(bigint, uuid, interval),
   ragdb.release_jobs(text, boolean),
   ragdb.retry_jobs(text, text),

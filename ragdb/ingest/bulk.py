@@ -207,7 +207,8 @@ class _Rows:
                     rows = [dict(zip(columns.split(), row, strict=True)) for row in self.rows[table]]
                     cursor.execute(
                         f"insert into ragdb.document ({names}, ready_at) "  # noqa: S608 - our own names
-                        f"select {names}, case when ingest_state = 'ready' then clock_timestamp() end from jsonb_populate_recordset(null::ragdb.document, %s)",
+                        f"select {names}, case when ingest_state = 'ready' then clock_timestamp() end "
+                        "from jsonb_populate_recordset(null::ragdb.document, %s)",
                         [Jsonb(rows)],
                     )
                     continue

@@ -20,11 +20,13 @@ $function$;
 comment on function ragdb.texts_to_embed(bigint[], bigint[], integer) is 'Texts without a vector of several claimed jobs, in order.';
 
 -- Stores vectors of several claimed jobs, and makes those ready that are `finished`, in one transaction. `numbers` holds the
--- vectors one after the other, in the order of chunk_ids; all of one model. What became of each job: stored, ready,
+-- vectors one after the other, in the order of chunk_ids; all made by `model`. What became of each job: stored, ready,
 -- stale (its token is no longer the job's: nothing was written) or busy (another transaction has its document in hand:
--- nothing was written; ragdb.store_vectors() waits for it). It waits for no lock, so it takes part in no deadlock.
+-- nothing was written; ragdb.store_vectors() waits for it) or moved (its collection has another active model by now: nothing was
+-- written). It waits for no lock, so it takes part in no deadlock.
 create or replace function ragdb.store_batch(
-  job_ids bigint[], lease_tokens uuid[], chunk_ids bigint[], numbers double precision[], finished bigint[], lease interval default '5 minutes')
+  job_ids bigint[], lease_tokens uuid[], chunk_ids bigint[], numbers double precision[], finished bigint[], model text,
+  lease interval default '5 minutes')
 returns table (job_id bigint, outcome text)
 language plpgsql
 security definer
@@ -34,35 +36,27 @@ set enable_seqscan = off
 as $function$
 declare
   held bigint[];
-  dims integer := cardinality(numbers) / nullif(cardinality(chunk_ids), 0);
   m ragdb.embedding_model;
   x record;
 begin
+  select e.* into m from ragdb.embedding_model e where e.name = model;
   select coalesce(array_agg(h.job_id), '{}') into held
     from (select j.job_id
             from unnest(job_ids, lease_tokens) u(id, token)
             join ragdb.job j on j.job_id = u.id and j.lease_token = u.token
             join ragdb.document d on d.document_id = j.document_id
+            join ragdb.collection c on c.collection_id = j.collection_id and c.active_model_id = m.model_id
              for update of j, d skip locked) h;
   if cardinality(chunk_ids) > 0 then
-    for m in
-      select distinct e.* from ragdb.job j
-        join ragdb.collection c on c.collection_id = j.collection_id
-        join ragdb.embedding_model e on e.model_id = c.active_model_id
-       where j.job_id = any(held)
-    loop
-      if cardinality(numbers) <> cardinality(chunk_ids) * m.dims then
-        raise exception '% numbers for % chunks; model "%" has % dimensions', cardinality(numbers), cardinality(chunk_ids), m.name, m.dims
-          using errcode = 'RD003', hint = 'Look at what the embedder returned.';
-      end if;
-    end loop;
+    if cardinality(numbers) <> cardinality(chunk_ids) * m.dims then
+      raise exception '% numbers for % chunks; model "%" has % dimensions', cardinality(numbers), cardinality(chunk_ids), m.name, m.dims
+        using errcode = 'RD003', hint = 'Look at what the embedder returned.';
+    end if;
     insert into ragdb.embedding (chunk_id, model_id, dims, v)
-    select u.id, e.model_id, e.dims, ragdb.checked_vector(numbers[(u.n - 1) * e.dims + 1 : u.n * e.dims], e.dims, e.name)
+    select u.id, m.model_id, m.dims, ragdb.checked_vector(numbers[(u.n - 1) * m.dims + 1 : u.n * m.dims], m.dims, m.name)
       from unnest(chunk_ids) with ordinality u(id, n)
       join ragdb.chunk k on k.chunk_id = u.id
       join ragdb.job j on j.document_id = k.document_id and j.job_id = any(held)
-      join ragdb.collection c on c.collection_id = j.collection_id
-      join ragdb.embedding_model e on e.model_id = c.active_model_id
      order by u.n
     on conflict on constraint embedding_pkey do update set v = excluded.v;
   end if;
@@ -70,14 +64,16 @@ begin
    where j.job_id = any(held) and not j.job_id = any(finished);
   for x in
     select u.id, j.document_id, j.revision, j.job_id is not null as is_held, u.id = any(finished) as is_finished,
-           exists (select from ragdb.job o where o.job_id = u.id and o.lease_token = u.token) as is_ours
+           o.job_id is not null as is_ours, c.active_model_id is distinct from m.model_id as is_moved
       from unnest(job_ids, lease_tokens) with ordinality u(id, token, n)
       left join ragdb.job j on j.job_id = u.id and u.id = any(held)
+      left join ragdb.job o on o.job_id = u.id and o.lease_token = u.token
+      left join ragdb.collection c on c.collection_id = o.collection_id
      order by u.n
   loop
     job_id := x.id;
     outcome := case when x.is_held then case when x.is_finished then 'ready' else 'stored' end
-                    when x.is_ours then 'busy' else 'stale' end;
+                    when not x.is_ours then 'stale' when x.is_moved then 'moved' else 'busy' end;
     if outcome = 'ready' then
       perform ragdb.make_ready(x.document_id, x.revision);
     end if;
@@ -85,5 +81,5 @@ begin
   end loop;
 end
 $function$;
-comment on function ragdb.store_batch(bigint[], uuid[], bigint[], double precision[], bigint[], interval) is
+comment on function ragdb.store_batch(bigint[], uuid[], bigint[], double precision[], bigint[], text, interval) is
   'Stores vectors of several claimed jobs and makes the finished ones ready, in one transaction; says what became of each.';
