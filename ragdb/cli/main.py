@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ragdb.cli import chat, collections, database, demo, documents, embedders, importing, models, questions, runs, work
+from ragdb.cli import chat, collections, database, demo, documents, embedders, importing, models, questions, queue, runs, work
 from ragdb.cli.output import note, speak_unicode
 from ragdb.cli.state import Collection, DatabaseUrl, Home, Json, State, Verbose, state_of
 from ragdb.errors import RagDBError
@@ -58,6 +58,7 @@ demo.register(app)
 database.register(app)
 app.add_typer(collections.app, name="collection")
 app.add_typer(embedders.app, name="embedder")
+app.add_typer(queue.app, name="queue")
 app.add_typer(database.app, name="db")
 
 

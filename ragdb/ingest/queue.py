@@ -241,7 +241,7 @@ class _Loop:
         options = self.worker.options
         # before the call: where its answer is lost, the jobs are ours all the same
         self._holding = True
-        rows = self._db.call(
+        rows = self._db.call_unsynced(
             "claim_jobs",
             worker=self.name,
             how_many=self._many,
@@ -320,7 +320,7 @@ def _heartbeat(db: Database, name: str, lease: float) -> Iterator[None]:
     def beat() -> None:
         while not ended.wait(lease / 5):
             try:
-                db.call("extend_leases", worker=name, lease=f"{lease} seconds")
+                db.call_unsynced("extend_leases", worker=name, lease=f"{lease} seconds")
             except Exception as error:  # noqa: BLE001  the server restarts; a lease outlives some beats
                 logger.info("the leases of %s could not be renewed: %s", name, error)
 

@@ -167,6 +167,12 @@ def held_by(job: Row) -> dict[str, Any]:
     return {"job_id": job["job_id"], "lease_token": job["lease_token"]}
 
 
+def unsynced(db: Caller) -> Callable[..., list[Row]]:
+    """Calls functions without waiting for the disk, outside a session's transaction: a claim or a cut that a crash of the
+    server undoes is done again, and the next stored vector, which does wait, takes it along."""
+    return db.call_unsynced if isinstance(db, Database) else db.call
+
+
 def cut_if_needed(
     db: Caller, job: Row, chunking: Chunking, document: Document | None = None, cutting: CutProgress | None = None
 ) -> None:
@@ -183,7 +189,7 @@ def cut_if_needed(
     spans = chunking.spans(document, lambda: _contexts(db, job))
     done = 0
     for part in in_parts(document, spans, chunking):
-        db.call("cut_job", **held_by(job), chunking=chunking.recipe, pieces=part)
+        unsynced(db)("cut_job", **held_by(job), chunking=chunking.recipe, pieces=part)
         done += len(part["chunks"])
         if cutting and done < len(spans):
             cutting(done, len(spans))
