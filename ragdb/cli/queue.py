@@ -11,7 +11,7 @@ from ragdb.cli.output import bold, counted, json_line, note, say
 from ragdb.cli.state import Collection, DatabaseUrl, Home, Json, State, Verbose, state_of, verb
 from ragdb.errors import ConfigError, UnknownCollection
 
-app = typer.Typer(help="See what waits to be embedded and what failed; try it again.", rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None)
 
 _REASONS = 20
 _HEAD = (
@@ -19,7 +19,7 @@ _HEAD = (
 )
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True, help="Show what waits and what failed, or try it again.")
 def queue(
     ctx: typer.Context,
     failures: Annotated[

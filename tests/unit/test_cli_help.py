@@ -47,7 +47,21 @@ def test_every_public_name_is_there_although_it_is_imported_late() -> None:
 
 def test_the_help_lists_every_verb_with_a_whole_sentence() -> None:
     made = subprocess.run([sys.executable, "-m", "ragdb.cli.main", "--help"], capture_output=True, text=True, check=True)
-    for verb in ("add", "rm", "ls", "show", "ask", "search", "explain", "worker", "queue", "demo", "collection", "embedder", "db"):
+    for verb in (
+        "add",
+        "rm",
+        "ls",
+        "show",
+        "ask",
+        "search",
+        "explain",
+        "worker",
+        "queue",
+        "demo",
+        "collection",
+        "embedder",
+        "db",
+    ):
         [line] = [line for line in made.stdout.splitlines() if line.startswith(f"  {verb} ")]
         assert line.endswith("."), line
         assert not line.endswith("..."), line
