@@ -117,7 +117,7 @@ grant execute on function
   ragdb.texts_to_embed(bigint[], bigint[], integer),
   ragdb.store_batch(bigint[], uuid[], bigint[], double precision[], bigint[], text, interval),
   ragdb.release_job(bigint, uuid, interval),
-  ragdb.release_jobs(text, boolean),
+  ragdb.release_jobs(text, text),
   ragdb.retry_jobs(text, text),
   ragdb.wake_workers(text),
   ragdb.job_holders(),

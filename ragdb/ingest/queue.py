@@ -137,7 +137,7 @@ class _Worker:
                 self.report.hanging = True
                 logger.warning("the batch of %s takes longer than %.0f s: its documents go back", loop.name, self.options.grace)
                 try:
-                    self.report.gave_back += int(value(self.database.call("release_jobs", worker=loop.name, alive=True)))
+                    self.report.gave_back += int(value(self.database.call("release_jobs", worker=loop.name, reason="ended")))
                 except Exception as error:
                     if not is_outage(error):
                         raise
@@ -221,7 +221,7 @@ class _Loop:
         """Whether there was something to do. Raises an outage of the database."""
         if self._holding:
             # The server went away in the middle. Had one of these documents made it crash, its attempt would have to count.
-            self._db.call("release_jobs", worker=self.name, alive=False)
+            self._db.call("release_jobs", worker=self.name, reason="outage")
             self._holding = False
         if self.first and time.monotonic() - self._looked > _DEAD:
             self._looked = time.monotonic()
@@ -286,11 +286,11 @@ class _Loop:
             seconds = backoff(self._pauses, first=2, most=60, least=1)
             logger.warning("documents in a row failed at %s, it gets %.0f s: %s", down.model, seconds, down.error)
             worker.contexts.pause(down.model, seconds)
-            self._db.call("release_jobs", worker=self.name, alive=True)
+            self._db.call("release_jobs", worker=self.name, reason="ended")
         else:
             self._pauses = 0
             if worker.stop.is_set():
-                worker.report.gave_back += int(value(self._db.call("release_jobs", worker=self.name, alive=True)))
+                worker.report.gave_back += int(value(self._db.call("release_jobs", worker=self.name, reason="ended")))
         self._holding = False
         for context in contexts.values():
             if context.written > 0.2 * context.counted:

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ragdb.chunkers import Chunking
@@ -65,6 +66,8 @@ def _is_gone(worker: str) -> bool:
         return False
     if int(pid) == os.getpid():
         return own.partition(".")[0] != worker_name().rpartition(":")[2]  # behind the point: which of its loops
+    if _is_zombie(int(pid)):
+        return True
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -72,6 +75,14 @@ def _is_gone(worker: str) -> bool:
     except PermissionError:
         return False
     return False
+
+
+def _is_zombie(pid: int) -> bool:
+    """Dead, but its parent has not asked yet (in a container the parent may never ask)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:1] == [b"Z"]
+    except OSError:
+        return False
 
 
 def claim(db: Caller, *, collection: str | None = None, document_id: int | None = None) -> Row | None:

@@ -24,9 +24,7 @@ declare
   ids bigint[] := '{}';
   fresh bigint[];
   lone bigint;
-  here bigint := coalesce(after_collection, -1);
   next_id bigint;
-  around boolean := false;
   alone boolean := false;
 begin
   if how_many < 1 or how_many is null then
@@ -68,26 +66,29 @@ begin
                for update of j, d skip locked) x;
     alone := ids is not null;
     ids := coalesce(ids, '{}');
-    while ids = '{}' or not alone and cardinality(ids) < how_many loop
-      if only_id is not null then
-        exit when around;
-        next_id := only_id;
-        around := true;
-      else
-        -- the next collection that has jobs, round to the one begun with
-        select j.collection_id into next_id from ragdb.job j
-         where j.state = 'queued' and j.collection_id > here
-         order by j.collection_id, j.run_after, j.job_id limit 1;
-        if not found then
-          exit when around;
-          around := true;
-          here := -1;
-          continue;
-        end if;
-        exit when around and next_id > coalesce(after_collection, -1);
-        here := next_id;
-        continue when next_id = any(without);
-      end if;
+    -- A skip scan: of each collection the first entry of the index, which has its earliest moment. Those behind
+    -- after_collection first, then the others.
+    for next_id in
+      select only_id where only_id is not null
+      union all
+      select ring.collection_id
+        from (values (coalesce(after_collection, -1), 9223372036854775807), (-1, coalesce(after_collection, -1))) part(above, upto)
+       cross join lateral (
+         with recursive first as (
+           (select j.collection_id, j.run_after from ragdb.job j
+             where j.state = 'queued' and j.collection_id > part.above order by j.collection_id, j.run_after, j.job_id limit 1)
+           union all
+           select n.collection_id, n.run_after
+             from first f
+            cross join lateral (
+              select j.collection_id, j.run_after from ragdb.job j
+               where j.state = 'queued' and j.collection_id > f.collection_id order by j.collection_id, j.run_after, j.job_id limit 1) n
+            where f.collection_id < part.upto)
+         select f.collection_id from first f
+          where f.run_after <= moment and f.collection_id <= part.upto and not f.collection_id = any(without)) ring
+       where only_id is null
+    loop
+      exit when alone or cardinality(ids) >= how_many;
       with due as (
         select j.job_id, j.lost
           from ragdb.job j join ragdb.document d using (document_id)

@@ -11,11 +11,13 @@ $function$;
 comment on function ragdb.job_holders() is 'The workers that hold jobs now.';
 
 -- Gives back the jobs of a worker: they are due at once, instead of when their lease runs out. Returns how many.
--- `alive`: it gives them back itself, because it is told to end; their attempts do not count.
--- Else it is known to be dead. Its jobs count as lost, and the attempt counts where the job was its worker's only one and
+-- reason `ended`: the worker gives them back itself, because it is told to end; their attempts do not count.
+-- `outage`: it gives them back itself, because the server was away meanwhile. Had one of them made the server crash, it would do
+-- so again: the attempts count, and from the second one on it is as with `dead`.
+-- `dead`: it is known to be gone. Its jobs count as lost, and the attempt counts where the job was its worker's only one and
 -- nothing was stored (job.suspect); on the last attempt it fails. Were the worker alive after all, its token is stale and
 -- its work is dropped.
-create or replace function ragdb.release_jobs(worker text, alive boolean default false) returns integer
+create or replace function ragdb.release_jobs(worker text, reason text default 'dead') returns integer
 language plpgsql
 security definer
 set search_path from current
@@ -27,7 +29,10 @@ declare
   last_ones bigint[];
   collections bigint[];
 begin
-  select array_agg(x.job_id), array_agg(x.job_id) filter (where not alive and x.suspect and x.attempts >= x.max_attempts)
+  if reason is null or reason not in ('ended', 'outage', 'dead') then
+    raise exception 'reason is "%"', reason using errcode = 'RD004', hint = 'It is ended, outage or dead.';
+  end if;
+  select array_agg(x.job_id), array_agg(x.job_id) filter (where reason <> 'ended' and x.suspect and x.attempts >= x.max_attempts)
     into held, last_ones
     from (select j.job_id, j.suspect, j.attempts, j.max_attempts
             from ragdb.job j join ragdb.document d using (document_id)
@@ -39,8 +44,8 @@ begin
   with released as (
     update ragdb.job j
        set state = 'queued', lease_token = null, leased_until = null, leased_by = null, run_after = clock_timestamp(), suspect = true,
-           attempts = j.attempts - case when alive or not j.suspect then 1 else 0 end,
-           lost = j.lost + case when alive then 0 else 1 end
+           attempts = j.attempts - case when reason = 'outage' and j.attempts = 1 then 0 when reason = 'ended' or not j.suspect then 1 else 0 end,
+           lost = j.lost + case when reason = 'dead' or reason = 'outage' and j.attempts > 1 then 1 else 0 end
      where j.job_id = any(held) and j.state = 'processing'
     returning j.document_id, j.collection_id),
   marked as (
@@ -50,7 +55,7 @@ begin
   return coalesce(cardinality(held), 0);
 end
 $function$;
-comment on function ragdb.release_jobs(text, boolean) is 'Gives back the jobs of a worker that ends or is known to be dead; returns how many.';
+comment on function ragdb.release_jobs(text, text) is 'Gives back the jobs of a worker that ends or is known to be dead; returns how many.';
 
 -- Gives back one claimed job that this worker cannot do: its attempt does not count. A stale token is refused.
 create or replace function ragdb.release_job(job_id bigint, lease_token uuid, delay interval default '0') returns void
