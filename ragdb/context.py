@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import threading
@@ -83,6 +84,31 @@ class Context:
         self._ensured = False
         self.written = 0  # chunks since the last look at the lexical statistics
         self.counted = 0
+
+    @property
+    def given_embedder(self) -> Embedder | str | None:
+        """The embedder as it was given; None: the collection's recorded one."""
+        return self._given_embedder
+
+    @property
+    def loaded_embedder(self) -> Embedder | None:
+        """The embedder, where it is at hand already."""
+        given = self._given_embedder
+        return self._embedder or (adapters.resolve_embedder(given) if given is not None and not isinstance(given, str) else None)
+
+    def sibling(self, collection: str, *, embedder: Embedder | str | None, analyzer: bool) -> Context:
+        """The same for another collection, on the same connections; `analyzer` False: the database makes its words."""
+        other = copy.copy(self)
+        other.collection = collection
+        other._given_embedder, other._embedder = embedder, None
+        if self._given_chunker is None or isinstance(self._given_chunker, str):
+            other._chunker = None  # its sizes follow the embedder
+        other._given_analyzer = self._given_analyzer if analyzer else None
+        other._lock = threading.RLock()
+        other._threads, other._ensured = {}, False
+        other.written = other.counted = 0
+        _contexts.add(other)
+        return other
 
     @property
     def legs(self) -> ThreadPoolExecutor:

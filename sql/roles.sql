@@ -94,7 +94,8 @@ grant update (status, metadata, owner, version, language, updated_at, review_aft
 grant select, insert, update, delete on ragdb.synonym to ragdb_writer;
 grant select on
   ragdb.watched_table, ragdb.watched_tables,
-  ragdb.job, ragdb.collection, ragdb.embedding_model, ragdb.live_filter, ragdb.queue_depth, ragdb.stale_documents, ragdb.sizes
+  ragdb.job, ragdb.collection, ragdb.embedding_model, ragdb.live_filter, ragdb.queue_depth, ragdb.queue_rate, ragdb.failed_jobs,
+  ragdb.stale_documents, ragdb.sizes
   to ragdb_writer;
 grant execute on function
   ragdb.put_document(text, jsonb, jsonb),
@@ -111,8 +112,9 @@ grant execute on function
   ragdb.rename_document(text, text, text, text, text, boolean),
   ragdb.create_collection(text, bigint, jsonb),
   ragdb.register_model(text, integer, text, text, integer, double precision),
-  ragdb.claim_jobs(text, integer, interval, text, bigint),
+  ragdb.claim_jobs(text, integer, interval, text, bigint, bigint, bigint[]),
   ragdb.extend_lease(bigint, uuid, interval),
+  ragdb.extend_leases(text, interval),
   ragdb.job_text(bigint, boolean),
   ragdb.cut_job(bigint, uuid, text, jsonb),
   ragdb.revision_chunks(bigint, integer),
@@ -120,7 +122,12 @@ grant execute on function
   ragdb.store_vectors(bigint, uuid, bigint[], double precision[], interval),
   ragdb.finish_job(bigint, uuid),
   ragdb.fail_job(bigint, uuid, text, boolean, interval),
-  ragdb.release_jobs(text),
+  ragdb.texts_to_embed(bigint[], bigint[], integer),
+  ragdb.store_batch(bigint[], uuid[], bigint[], double precision[], bigint[], text, interval),
+  ragdb.release_job(bigint, uuid, interval),
+  ragdb.release_jobs(text, text),
+  ragdb.retry_jobs(text, text),
+  ragdb.wake_workers(text),
   ragdb.job_holders(),
   ragdb.document_state(bigint),
   ragdb.refresh_lexical_stats(text, boolean),

@@ -19,6 +19,7 @@ from ragdb.cli import (
     importing,
     models,
     questions,
+    queue,
     runs,
     sync,
     watching,
@@ -74,6 +75,7 @@ demo.register(app)
 database.register(app)
 app.add_typer(collections.app, name="collection")
 app.add_typer(embedders.app, name="embedder")
+app.add_typer(queue.app, name="queue")
 app.add_typer(database.app, name="db")
 
 

@@ -69,6 +69,8 @@ def _wire(given: Any) -> tuple[Any, str | None]:
         return json.dumps(given, ensure_ascii=False, allow_nan=False), "jsonb"
     if isinstance(given, UUID):
         return str(given), "uuid"
+    if isinstance(given, (list, tuple)) and given and all(isinstance(item, UUID) for item in given):
+        return "{" + ",".join(map(str, given)) + "}", "uuid[]"
     if isinstance(given, (list, tuple)):
         kind = "double precision[]" if any(isinstance(item, float) for item in given) else "bigint[]"
         return "{" + ",".join(map(repr, given)) + "}", kind

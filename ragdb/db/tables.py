@@ -203,6 +203,7 @@ class Document(Base):
             "document_id",
             postgresql_where=text("source is not null"),
         ),
+        Index("document_ready_at_idx", "ready_at"),  # ragdb.queue_rate
         # HOT updates of status, metadata and revisions need room in the page.
         {
             "postgresql_with": {"fillfactor": 85},
@@ -448,7 +449,9 @@ class Job(Base):
         UniqueConstraint("document_id"),
         CheckConstraint("state in ('queued', 'processing', 'failed')", name="state"),
         CheckConstraint("(state = 'processing') = (lease_token is not null)", name="lease"),
-        Index("job_claim_idx", "run_after", "job_id", postgresql_where=text("state <> 'failed'")),
+        # The collection first: ragdb.claim_jobs() goes from one that has jobs to the next.
+        Index("job_due_idx", "collection_id", "run_after", "job_id", postgresql_where=text("state = 'queued'")),
+        Index("job_failed_idx", "collection_id", "job_id", postgresql_where=text("state = 'failed'")),
         Index("job_leased_until_idx", "leased_until", postgresql_where=text("state = 'processing'")),
         {"comment": "What waits to be embedded: one row a document, removed when done, kept with its reason when failed."},
     )
@@ -456,9 +459,15 @@ class Job(Base):
     document_id: Mapped[int] = mapped_column(
         ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), nullable=False, comment="the document"
     )
+    collection_id: Mapped[int] = mapped_column(BigInteger, nullable=False, comment="the document's collection")
     revision: Mapped[int] = mapped_column(Integer, nullable=False, comment="the revision to make ready")
     state: Mapped[str] = mapped_column(Text, nullable=False, server_default="queued", comment="queued, processing or failed")
-    attempts: Mapped[int] = mapped_column(Integer, nullable=False, server_default="0", comment="counted when the job is claimed")
+    attempts: Mapped[int] = mapped_column(
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="counted when the job is claimed; given back where it says nothing about the document (suspect, release_jobs)",
+    )
     max_attempts: Mapped[int] = mapped_column(Integer, nullable=False, server_default="5", comment="after this many it fails")
     run_after: Mapped[datetime] = mapped_column(
         _TimestampTZ, nullable=False, server_default=_NOW, comment="not before this moment"
@@ -469,7 +478,20 @@ class Job(Base):
     leased_until: Mapped[datetime | None] = mapped_column(
         _TimestampTZ, comment="after this moment another worker may take the job"
     )
-    leased_by: Mapped[str | None] = mapped_column(Text, comment="name of the worker, for people")
+    leased_by: Mapped[str | None] = mapped_column(Text, comment="name of the worker: machine, process, thread")
+    suspect: Mapped[bool] = mapped_column(
+        Boolean,
+        nullable=False,
+        server_default=text("true"),
+        comment="whether a death of its worker now counts as an attempt: it has this job alone and has stored no vector yet",
+    )
+    lost: Mapped[int] = mapped_column(
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="how often a worker stopped without a word while it had this job; from the first time on it is claimed alone",
+    )
+    failed_at: Mapped[datetime | None] = mapped_column(_TimestampTZ, comment="when it was given up")
     last_error: Mapped[str | None] = mapped_column(Text, comment="why the last attempt failed")
     created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was queued")
 

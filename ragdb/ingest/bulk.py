@@ -34,7 +34,7 @@ _COLUMNS = {
     "chunk": "chunk_id document_id born_revision text_hash context content",
     "chunk_place": "document_id revision ordinal chunk_id previous_chunk_id next_chunk_id section_id label start_at end_at page",
     "embedding": "chunk_id model_id dims v",
-    "job": "document_id revision",
+    "job": "document_id collection_id revision",
 }
 
 
@@ -71,6 +71,8 @@ def load(
                 rows.add(cleaned[number][0], m)
             with conn.transaction():
                 rows.copy()
+                if rows.rows["job"]:
+                    caller.call("wake_workers", collection=context.collection)
         results = dict(zip(fresh, rows.added, strict=True))
         chunks = 0
         for number, (document, _) in enumerate(cleaned):
@@ -175,7 +177,7 @@ class _Rows:
                 chunk_ids, [self.model_id] * len(chunk_ids), [self.dims] * len(chunk_ids), self._vectors(document), strict=True
             )
         if not ready:
-            self.rows["job"].append((document_id, 1))
+            self.rows["job"].append((document_id, self.collection_id, 1))
         state = "ready" if ready else "queued"
         self.added.append(Added(document_id, made["uri"], state, len(chunk_ids), warnings=tuple(made["warnings"])))  # type: ignore[arg-type]
 
@@ -204,8 +206,9 @@ class _Rows:
                     # PostgreSQL refuses COPY into a table with row level security, for all but its owner.
                     rows = [dict(zip(columns.split(), row, strict=True)) for row in self.rows[table]]
                     cursor.execute(
-                        f"insert into ragdb.document ({names}) "  # noqa: S608 - our own names
-                        f"select {names} from jsonb_populate_recordset(null::ragdb.document, %s)",
+                        f"insert into ragdb.document ({names}, ready_at) "  # noqa: S608 - our own names
+                        f"select {names}, case when ingest_state = 'ready' then clock_timestamp() end "
+                        "from jsonb_populate_recordset(null::ragdb.document, %s)",
                         [Jsonb(rows)],
                     )
                     continue

@@ -50,9 +50,10 @@ def add(
         kept = value(db.call("document_title", collection=context.collection, uri=document.uri))
         document = dataclasses.replace(document, title=kept)
     later = _cut_later(document, chunking)
-    row, told = _put(context, db, document, chunking, warnings, later=later)
+    here = (session is None and embed) or document.vectors is not None
+    row, told = _put(context, db, document, chunking, warnings, later=later, notify=not here)
     added = _added(row, told)
-    if added.ingest_state != "ready" and ((session is None and embed) or document.vectors is not None):
+    if added.ingest_state != "ready" and here:
         added = dataclasses.replace(added, ingest_state=_finish(context, db, added, document, progress, cutting))
         if later:
             added = dataclasses.replace(added, chunks=_chunks_of(db, context.collection, document.uri))
@@ -70,13 +71,14 @@ def _cut_later(document: Document, chunking: Chunking) -> bool:
 
 
 def _put(
-    context: Context, db: Caller, document: Document, chunking: Chunking, warnings: Sequence[str], *, later: bool
+    context: Context, db: Caller, document: Document, chunking: Chunking, warnings: Sequence[str], *, later: bool, notify: bool
 ) -> tuple[Row, Sequence[str]]:
     if not later:
         made = payload(document, chunking, warnings)
         context.ensure_collection(db)
         # Given vectors replace those that any twin of the text has, so they always pass through the queue.
-        options = {"queue": document.vectors is not None}
+        # What is embedded here at once wakes no worker, which would be faster and leave nothing to do.
+        options = {"queue": document.vectors is not None, "notify": notify}
         return one(db.call("put_document", collection=context.collection, document=made, options=options)), made["warnings"]
     size = len(document.content.encode())
     if size > _LARGEST:
@@ -85,7 +87,9 @@ def _put(
         )
     context.ensure_collection(db)
     made = {**columns(document, warnings), "chunking": chunking.recipe}
-    return one(db.call("put_text", collection=context.collection, content=document.content, document=made)), warnings
+    return one(
+        db.call("put_text", collection=context.collection, content=document.content, document=made, options={"notify": notify})
+    ), warnings
 
 
 def _finish(

@@ -1,4 +1,6 @@
-"""Makes pending documents ready: claim a job, cut the text if nobody has, embed what lacks a vector, flip.
+"""Makes one pending document ready: claim its job, cut the text if nobody has, embed what lacks a vector, flip.
+
+Many at once: ragdb.ingest.batch; a process that stays: ragdb.ingest.queue.
 
 No transaction is open while the model runs. Every write carries the job's lease token, so a worker that was too
 slow changes nothing.
@@ -8,13 +10,13 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ragdb.chunkers import Chunking
@@ -22,6 +24,7 @@ from ragdb.db.caller import Caller, Row, one, value
 from ragdb.db.pool import Database
 from ragdb.embedders import embed_checked
 from ragdb.errors import ModelError, RagDBError, StaleLease
+from ragdb.ingest.outage import backoff, is_outage
 from ragdb.ingest.prepare import in_parts
 from ragdb.protocols import Embedder
 from ragdb.types import Document
@@ -32,7 +35,7 @@ Progress = Callable[[int], None]
 #: Of a large text: how many of its chunks are written so far, and how many there are.
 CutProgress = Callable[[int, int], None]
 # Texts a call, where the embedder names no other number: every batch is stored, so that an end in between loses little.
-_BATCH = 32
+BATCH = 32
 _BEAT = 60.0  # seconds; a lease is five minutes
 
 
@@ -57,11 +60,14 @@ def release_dead(db: Caller) -> int:
 
 def _is_gone(worker: str) -> bool:
     """Whether a worker was a process of this machine that is gone. Of other machines nothing is known here."""
-    host, _, pid = worker.rpartition(":")[0].rpartition(":")
+    process, _, own = worker.rpartition(":")
+    host, _, pid = process.rpartition(":")
     if host != socket.gethostname() or not pid.isdigit():
         return False
     if int(pid) == os.getpid():
-        return worker != worker_name()
+        return own.partition(".")[0] != worker_name().rpartition(":")[2]  # behind the point: which of its loops
+    if _is_zombie(int(pid)):
+        return True
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -69,6 +75,14 @@ def _is_gone(worker: str) -> bool:
     except PermissionError:
         return False
     return False
+
+
+def _is_zombie(pid: int) -> bool:
+    """Dead, but its parent has not asked yet (in a container the parent may never ask)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:1] == [b"Z"]
+    except OSError:
+        return False
 
 
 def claim(db: Caller, *, collection: str | None = None, document_id: int | None = None) -> Row | None:
@@ -92,7 +106,7 @@ def work(
 
     `vectors`, one per chunk in order, are stored instead of embedding. `document` is the job's, where it is at hand.
     """
-    held = {"job_id": job["job_id"], "lease_token": job["lease_token"]}
+    held = held_by(job)
     with _heartbeat(db, held):
         return _worked(db, job, held, embedder, chunking, vectors, progress, document, cutting)
 
@@ -109,7 +123,7 @@ def _worked(
     cutting: CutProgress | None,
 ) -> str:
     try:
-        _cut_if_needed(db, job, held, chunking, document, cutting)
+        cut_if_needed(db, job, chunking, document, cutting)
         if vectors is not None:
             places = db.call("revision_chunks", document_id=job["document_id"], revision=job["revision"])
             _store(db, held, [row["chunk_id"] for row in places], vectors)
@@ -121,12 +135,16 @@ def _worked(
         logger.info("%s: another worker or a newer text has it now", job["uri"])
         return str(value(db.call("document_state", document_id=job["document_id"])))
     except Exception as error:
-        permanent = isinstance(error, RagDBError) and not (isinstance(error, ModelError) and error.transient)
-        _fail(db, held, job, error, permanent=permanent)
+        try:
+            fail(db, job, error)
+        except Exception as second:
+            if not is_outage(second):
+                raise
+            logger.info("%s: its failure could not be recorded, the lease will run out: %s", job["uri"], second)
         raise
     except BaseException:
-        # Ctrl-C: this process lives on and would hold the job until its lease ends.
-        _fail(db, held, job, InterruptedError("interrupted"), permanent=False, delay=0)
+        # Ctrl-C says nothing about the document; this process lives on and would hold the job until its lease ends.
+        db.call("release_job", **held)
         raise
 
 
@@ -155,9 +173,21 @@ def _heartbeat(db: Caller, held: dict[str, Any]) -> Iterator[None]:
         ended.set()
 
 
-def _cut_if_needed(
-    db: Caller, job: Row, held: dict[str, Any], chunking: Chunking, document: Document | None, cutting: CutProgress | None
+def held_by(job: Row) -> dict[str, Any]:
+    """What every write for a claimed job carries."""
+    return {"job_id": job["job_id"], "lease_token": job["lease_token"]}
+
+
+def unsynced(db: Caller) -> Callable[..., list[Row]]:
+    """Calls functions without waiting for the disk, outside a session's transaction: a claim or a cut that a crash of the
+    server undoes is done again, and the next stored vector, which does wait, takes it along."""
+    return db.call_unsynced if isinstance(db, Database) else db.call
+
+
+def cut_if_needed(
+    db: Caller, job: Row, chunking: Chunking, document: Document | None = None, cutting: CutProgress | None = None
 ) -> None:
+    """Cuts the text of a claimed job, where that is still to be done. Raises StaleLease where the job is no longer there."""
     rows = db.call("job_text", job_id=job["job_id"], with_content=document is None)
     if not rows:
         raise StaleLease(f"job {job['job_id']} is done or was replaced")
@@ -170,7 +200,7 @@ def _cut_if_needed(
     spans = chunking.spans(document, lambda: _contexts(db, job))
     done = 0
     for part in in_parts(document, spans, chunking):
-        db.call("cut_job", **held, chunking=chunking.recipe, pieces=part)
+        unsynced(db)("cut_job", **held_by(job), chunking=chunking.recipe, pieces=part)
         done += len(part["chunks"])
         if cutting and done < len(spans):
             cutting(done, len(spans))
@@ -182,7 +212,7 @@ def _contexts(db: Caller, job: Row) -> dict[str, str]:
 
 
 def _embed_missing(db: Caller, job: Row, held: dict[str, Any], embedder: Embedder, progress: Progress | None) -> None:
-    size = getattr(embedder, "batch_size", _BATCH)
+    size = getattr(embedder, "batch_size", BATCH)
     after = -1
     # some at a time: the chunks of a large document are as large as it is
     while todo := db.call(
@@ -205,12 +235,17 @@ def _store(db: Caller, held: dict[str, Any], chunk_ids: list[int], vectors: Sequ
     db.call("store_vectors", **held, chunk_ids=chunk_ids, numbers=[float(x) for vector in vectors for x in vector])
 
 
-def _fail(db: Caller, held: dict[str, Any], job: Row, error: Exception, *, permanent: bool, delay: float | None = None) -> None:
-    # Full jitter: workers that failed together do not come back together.
-    if delay is None:
-        delay = random.uniform(1, min(600, 2 ** job["attempts"] * 5))  # noqa: S311
-    reason = f"{type(error).__name__}: {error}"[:2000]
+def fail(db: Caller, job: Row, error: Exception) -> str:
+    """Records a failed attempt of a claimed job; returns its document's state. An outage of the database counts for nothing."""
+    outage = is_outage(error)
+    permanent = isinstance(error, RagDBError) and not outage and not (isinstance(error, ModelError) and error.transient)
+    reason = f"{type(error).__name__}: {error}".replace("\x00", " ")[:2000]
     try:
-        db.call("fail_job", **held, reason=reason, permanent=permanent, delay=f"{delay:.0f} seconds")
+        if outage:
+            db.call("release_job", **held_by(job))
+            return "queued"
+        delay = backoff(job["attempts"], first=10, most=600, least=1)
+        return str(value(db.call("fail_job", **held_by(job), reason=reason, permanent=permanent, delay=f"{delay:.3f} seconds")))
     except StaleLease:
         logger.info("%s failed, but is no longer ours: %s", job["uri"], reason)
+        return str(value(db.call("document_state", document_id=job["document_id"])))

@@ -1,58 +1,5 @@
--- The queue: one job a document. A claim counts the attempt, gives a lease and a token; every later write carries the
+-- The queue: one job a document. A claim (claim_jobs.sql) counts the attempt, gives a lease and a token; every later write carries the
 -- token, and a stale one is refused. All times are the database's.
-
--- Takes up to `how_many` jobs that are due or whose lease has run out. Locks that others hold are passed over.
-create or replace function ragdb.claim_jobs(worker text, how_many integer default 1, lease interval default '5 minutes', only_collection text default null, only_document bigint default null)
-returns table (job_id bigint, document_id bigint, collection text, uri text, revision integer, attempts integer, lease_token uuid)
-language plpgsql
-security definer
-set search_path from current
-set standard_conforming_strings = on
-set enable_seqscan = off
-as $function$
-begin
-  -- a job whose worker died on its last attempt is failed here, or it would be claimed for ever
-  with dead as (
-    select j.job_id, j.document_id
-      from ragdb.job j join ragdb.document d using (document_id)
-     where j.state = 'processing' and j.leased_until < clock_timestamp() and j.attempts >= j.max_attempts
-       for update of j, d skip locked),
-  failed as (
-    update ragdb.job j
-       set state = 'failed', lease_token = null, leased_until = null,
-           last_error = pg_catalog.format('worker %s stopped without a word on attempt %s of %s', j.leased_by, j.attempts, j.max_attempts)
-      from dead where j.job_id = dead.job_id
-    returning j.document_id, j.last_error)
-  update ragdb.document d set ingest_state = 'failed', last_error = f.last_error
-    from failed f where d.document_id = f.document_id;
-
-  return query
-  with due as (
-    select j.job_id
-      from ragdb.job j
-      join ragdb.document d using (document_id)
-      join ragdb.collection c using (collection_id)
-     -- so written, each condition is taken for the wide one that it mostly is, and the index gives the next job
-     where (j.state = 'queued' and j.run_after <= clock_timestamp() or j.state = 'processing' and j.leased_until < clock_timestamp())
-       and j.state <> 'failed'
-       and (only_collection is null or c.name = only_collection) and (only_document is null or j.document_id = only_document)
-     order by j.run_after, j.job_id
-     limit how_many
-       for update of j, d skip locked),
-  claimed as (
-    update ragdb.job j
-       set state = 'processing', attempts = j.attempts + 1, lease_token = gen_random_uuid(),
-           leased_until = clock_timestamp() + lease, leased_by = worker
-      from due where j.job_id = due.job_id
-    returning j.*),
-  marked as (
-    update ragdb.document d set ingest_state = 'processing' from claimed j where d.document_id = j.document_id)
-  select j.job_id, j.document_id, c.name, d.uri, j.revision, j.attempts, j.lease_token
-    from claimed j join ragdb.document d using (document_id) join ragdb.collection c using (collection_id)
-   order by j.job_id;
-end
-$function$;
-comment on function ragdb.claim_jobs(text, integer, interval, text, bigint) is 'Takes jobs that are due, with a lease and a token for each.';
 
 -- Refuses a token that is not the job's current one: the lease ran out and another worker has the job, or a newer
 -- text replaced it. Holds the document, then the job, until the transaction ends.
@@ -93,6 +40,30 @@ begin
 end
 $function$;
 comment on function ragdb.extend_lease(bigint, uuid, interval) is 'Makes the lease of a job longer; a stale token is refused.';
+
+-- Makes the leases of all that a worker holds longer: its heartbeat. Returns how many it still holds.
+create or replace function ragdb.extend_leases(worker text, lease interval default '5 minutes') returns integer
+language plpgsql
+security definer
+set search_path from current
+set standard_conforming_strings = on
+set enable_seqscan = off
+as $function$
+declare
+  n integer;
+begin
+  -- one that another transaction has in hand is being written by this worker, which makes its lease longer too
+  with held as (
+    select j.job_id from ragdb.job j
+     where j.state = 'processing' and j.leased_by = worker
+     order by j.job_id
+       for update skip locked)
+  update ragdb.job j set leased_until = clock_timestamp() + lease from held where j.job_id = held.job_id;
+  get diagnostics n = row_count;
+  return n;
+end
+$function$;
+comment on function ragdb.extend_leases(text, interval) is 'Makes the leases of all jobs of a worker longer; returns how many it holds.';
 
 -- The pending text of a claimed job, and whether it is cut already.
 create or replace function ragdb.job_text(job_id bigint, with_content boolean default true)
@@ -135,7 +106,8 @@ begin
     from unnest(chunk_ids) with ordinality u(id, n)
     join ragdb.chunk k on k.chunk_id = u.id and k.document_id = j.document_id
   on conflict (chunk_id, model_id) do update set v = excluded.v;
-  perform ragdb.extend_lease(j.job_id, j.lease_token, lease);
+  -- what has been stored stays: if its worker dies now, the next one goes on from here, and the attempt is given back
+  update ragdb.job x set leased_until = clock_timestamp() + lease, suspect = false where x.job_id = j.job_id;
 end
 $function$;
 comment on function ragdb.store_vectors(bigint, uuid, bigint[], double precision[], interval) is 'Stores vectors of a claimed job''s chunks; a stale token is refused.';
@@ -168,7 +140,8 @@ declare
   next_state text := case when permanent or j.attempts >= j.max_attempts then 'failed' else 'queued' end;
 begin
   update ragdb.job x
-     set state = next_state, lease_token = null, leased_until = null, last_error = reason, run_after = clock_timestamp() + delay
+     set state = next_state, lease_token = null, leased_until = null, last_error = reason, suspect = true,
+         run_after = clock_timestamp() + delay, failed_at = case when next_state = 'failed' then clock_timestamp() end
    where x.job_id = j.job_id;
   update ragdb.document d
      set ingest_state = next_state, last_error = reason

@@ -23,6 +23,7 @@ comment on function ragdb.content_hash(text, text) is 'What tells whether a docu
 -- {"status": {"value", "rule", "line"?, "text"?, "overruled"?}}; see ragdb.settled(). Without "chunks" the worker cuts the text.
 -- enable_seqscan off, here and in the functions of the queue: plans are kept, and one made while the tables are empty
 -- would read them whole for every document of a first load.
+-- options: {"queue": true} always leaves the document to its job; {"notify": false} wakes no worker, for whoever embeds it himself.
 -- The same text again costs one SELECT, and one UPDATE if a column differs. Returns ingest_state `ready` at once
 -- where nothing has to be embedded.
 create or replace function ragdb.put_document(collection text, document jsonb, options jsonb default '{}')
@@ -117,9 +118,12 @@ begin
           and (r.chunking is not distinct from (document ->> 'chunking')
                or r.chunking is null and jsonb_typeof(document -> 'chunks') is distinct from 'array')) then
     -- the same text waits already; a job that failed, or waits to be tried again, gets its chance now
-    update ragdb.job j set state = 'queued', attempts = 0, run_after = now(), last_error = null
+    update ragdb.job j set state = 'queued', attempts = 0, lost = 0, run_after = now(), last_error = null, failed_at = null
      where j.document_id = d.document_id and (j.state = 'failed' or j.state = 'queued' and j.run_after > now());
     if found then
+      if coalesce((options ->> 'notify')::boolean, true) then
+        perform ragdb.wake_workers(c.name);
+      end if;
       update ragdb.document x set ingest_state = 'queued', last_error = null where x.document_id = d.document_id;
     end if;
     return query
@@ -153,7 +157,10 @@ begin
       return;
     end if;
   end if;
-  insert into ragdb.job (document_id, revision) values (d.document_id, rev);
+  insert into ragdb.job (document_id, collection_id, revision) values (d.document_id, c.collection_id, rev);
+  if coalesce((options ->> 'notify')::boolean, true) then
+    perform ragdb.wake_workers(c.name);
+  end if;
   return query select d.document_id, d.uri, rev, 'queued'::text, n_written, n_reused, true, renewed;
 end
 $function$;

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +20,7 @@ import pytest
 
 from ragdb import Document, RagDB
 from ragdb.db import hnsw
+from ragdb.ingest import queue
 from ragdb.testing import FakeEmbedder
 
 PROGRAM = shutil.which("pgbouncer", path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"]))
@@ -149,3 +152,31 @@ def test_prepared_statements_that_are_gone_change_nothing(ragdb_url: str) -> Non
         with rag.context.database.connection() as caller:
             caller.connection.execute("select '[1]'::vector")
             assert caller.connection.execute("show hnsw.ef_search").fetchone() == ("40",)
+
+
+def test_a_worker_behind_transaction_mode_hears_nothing_says_so_once_and_polls(
+    bouncer: str, ragdb_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop = threading.Event()
+    ready: list[str] = []
+    logging.getLogger("ragdb").propagate = True
+    with RagDB(bouncer, collection="help", embedder=FakeEmbedder()) as rag, caplog.at_level(logging.WARNING, "ragdb"):
+        rag.context.ensure_collection(rag.context.database)
+        options = queue.Options(concurrency=2, poll=0.3)
+        worker = threading.Thread(
+            target=lambda: queue.run(rag.context, options, stop=stop, told=lambda done: ready.append(done.row["uri"]))
+        )
+        worker.start()
+        with psycopg.connect(ragdb_url, autocommit=True) as conn:
+            until = time.monotonic() + 60
+            for n in range(20):
+                conn.execute("select ragdb.submit_document('help', %s, 'alpha text')", [f"w{n}"])
+                time.sleep(0.1)
+            while len(ready) < 20 or not any("it polls" in line for line in caplog.messages):
+                assert time.monotonic() < until, (ready, caplog.messages)
+                time.sleep(0.1)
+        stop.set()
+        worker.join(60)
+    assert not worker.is_alive()
+    assert sorted(ready) == sorted(f"w{n}" for n in range(20))
+    assert sum("it polls" in line for line in caplog.messages) == 1

@@ -19,7 +19,7 @@ UNITS = {"kb": 1024, "mb": 1024**2, "gb": 1024**3}
 @pytest.fixture(scope="module")
 def service() -> dict[str, Any]:
     services: dict[str, dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["services"]
-    assert list(services) == ["postgres", "migrate"]
+    assert list(services) == ["postgres", "migrate", "worker"]
     return services["postgres"]
 
 
@@ -51,6 +51,14 @@ def test_the_schema_is_made_by_a_service_that_waits_for_a_healthy_server() -> No
     assert migrate["environment"]["RAGDB_DATABASE_URL"] == "postgresql://ragdb@postgres:5432/ragdb"
     assert migrate["environment"]["PGPASSWORD"].startswith("${RAGDB_POSTGRES_PASSWORD:?")
     assert migrate["profiles"] == ["migrate"], "a service that ends is not for `up --wait`"
+
+
+def test_a_worker_may_finish_before_it_is_killed_and_is_started_only_when_asked_for() -> None:
+    worker = yaml.safe_load(FILE.read_text(encoding="utf-8"))["services"]["worker"]
+    assert worker["profiles"] == ["worker"]
+    grace = float(worker["command"][worker["command"].index("--grace") + 1])
+    assert int(worker["stop_grace_period"].removesuffix("s")) > grace
+    assert worker["depends_on"] == {"postgres": {"condition": "service_healthy"}}
 
 
 def test_the_volume_is_where_images_of_postgresql_18_keep_their_data(service: dict[str, Any]) -> None:
