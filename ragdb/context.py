@@ -79,6 +79,7 @@ class Context:
         self._given_analyzer = analyzer
         self._own: Embedder | None = None  # the given embedder, once it is loaded
         self._embedders: dict[str, Embedder] = {}  # of recorded models, by name
+        self.unloadable: dict[str, tuple[float, RagDBError]] = {}  # recorded models that this process could not load, and when
         self._active: Row | None = None  # the collection as it was last seen
         self._seen_at = -math.inf
         self._lock = threading.RLock()
@@ -164,8 +165,8 @@ class Context:
                 return self.embedder_named(recorded, dims=info["dims"])
             except RagDBError as error:
                 raise EmbedderMismatch(
-                    f"collection {self.collection!r} is embedded with {recorded!r} since that set was activated, and this program, "
-                    f"which has {own.name!r}, cannot load it: {error}"
+                    f"collection {self.collection!r} is embedded with {recorded!r} since that set was activated, "
+                    f"and this program, which has {own.name!r}, cannot load it: {error}"
                 ) from error
 
     def reading(self, info: Row, db: Caller | None = None) -> Row:
@@ -198,8 +199,8 @@ class Context:
             found = self._embedders[name]
         if dims is not None and found.dimension != dims:
             raise EmbedderMismatch(
-                f"collection {self.collection!r} has vectors of {name!r} with {dims} dimensions, but what this name loads here has "
-                f"{found.dimension}; the model behind the name is another one now: give it a name of its own and add it as a new set"
+                f"collection {self.collection!r} has vectors of {name!r} with {dims} dimensions, but what this name loads here "
+                f"has {found.dimension}; it is another model now: give it a name of its own and add it as a new set"
             )
         return found
 
@@ -270,6 +271,18 @@ class Context:
         """What a new collection is made with, beside its model."""
         return {} if self._given_analyzer is None else {"analyzer": "external"}
 
+    @staticmethod
+    def model_row(embedder: Embedder) -> dict[str, Any]:
+        """What is recorded of an embedder: the arguments of ragdb.register_model."""
+        return {
+            "model": embedder.name,
+            "dims": embedder.dimension,
+            "query_prefix": getattr(embedder, "query_prefix", ""),
+            "passage_prefix": getattr(embedder, "passage_prefix", ""),
+            "max_tokens": embedder.max_tokens,
+            "evidence_floor": getattr(embedder, "evidence_floor", None),
+        }
+
     def ensure_collection(self, db: Caller) -> None:
         """Makes the collection's row with the embedder's model, where it is not there yet."""
         embedder = self.embedder(db)
@@ -282,17 +295,7 @@ class Context:
             # What a caller's transaction sees may still be rolled back.
             self._ensured = db is self.database
             return
-        model_id = value(
-            db.call(
-                "register_model",
-                model=embedder.name,
-                dims=embedder.dimension,
-                query_prefix=getattr(embedder, "query_prefix", ""),
-                passage_prefix=getattr(embedder, "passage_prefix", ""),
-                max_tokens=embedder.max_tokens,
-                evidence_floor=getattr(embedder, "evidence_floor", None),
-            )
-        )
+        model_id = value(db.call("register_model", **self.model_row(embedder)))
         db.call("create_collection", collection=self.collection, model_id=model_id, settings=self.collection_settings())
         if info is None:
             self.check_analyzer(self.info(db))  # another program may have been faster

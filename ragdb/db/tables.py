@@ -445,7 +445,10 @@ class VectorGap(Base):
         Integer, comment="its chunks up to this one are being embedded; null: all that are left"
     )
     run_after: Mapped[datetime] = mapped_column(
-        _TimestampTZ, nullable=False, server_default=_NOW, comment="not before this moment: the end of a lease, or of a pause after a failure"
+        _TimestampTZ,
+        nullable=False,
+        server_default=_NOW,
+        comment="not before this moment: the end of a lease, or of a pause after a failure",
     )
     lease_token: Mapped[Any | None] = mapped_column(Uuid, comment="who may write the vectors: a stale one is refused")
     attempts: Mapped[int] = mapped_column(Integer, nullable=False, server_default="0", comment="how often it failed")

@@ -11,11 +11,20 @@ from ragdb.types import LEGS, Outcome, Query, Ranking
 
 
 def retrieve(
-    db: Caller, query: Query, leg: str, *, collection: str, candidates: int, where: Mapping[str, Any], number: int = 0, model_id: int | None = None
+    db: Caller,
+    query: Query,
+    leg: str,
+    *,
+    collection: str,
+    candidates: int,
+    where: Mapping[str, Any],
+    number: int = 0,
+    model_id: int | None = None,
 ) -> Outcome[Ranking]:
     """At most `candidates` chunks of one leg, best first; the note says by which path and how many chunks matched.
 
-    `number` tells the lists of several queries apart. `model_id` is the vector set of the query's vector; None: the active one. Scores are BM25 (lexical) or cosine (semantic).
+    `number` tells the lists of several queries apart. Scores are BM25 (lexical) or cosine (semantic).
+    `model_id` is the vector set of the query's vector; None: the active one.
     """
     if leg == "lexical":
         options = {} if query.lexemes is None else {"lexemes": list(query.lexemes)}
