@@ -185,13 +185,14 @@ class Context:
         """The embedder of a set that `reading` returned."""
         if not reading["model"]:
             return self.embedder()
-        if self._given_embedder is not None:
-            self._own_embedder(reading)
         return self.embedder_named(reading["model"], dims=reading["dims"])
 
     def embedder_named(self, name: str, *, dims: int | None) -> Embedder:
         """The embedder of a recorded model: the given one where it is that, else loaded by its name, once."""
         with self._lock:
+            given = self._given_embedder
+            if given is not None and (given == name or not isinstance(given, str)):
+                self._own_embedder({"model": name, "dims": dims})
             if self._own is not None and (self._own.name, self._own.dimension) == (name, dims):
                 return self._own
             if name not in self._embedders:

@@ -40,8 +40,8 @@ def verify(db: Caller, embedder: Embedder, *, store: bool) -> None:
     if stored is not None and (cosine := _cosine(stored, vector)) < SAME:
         raise EmbedderMismatch(
             f"the model behind {embedder.name!r} is another one than that which made the stored vectors: for the same text "
-            f"it gives another vector (cosine {cosine:.3f}, at least {SAME} expected). Bring the old model back, or give the new one "
-            "a name of its own and change to it: ragdb embedder add NAME, fill, activate"
+            f"it gives another vector (cosine {cosine:.3f}, at least {SAME} expected). Bring the old model back, or give the new "
+            "one a name of its own and change to it: ragdb embedder add NAME, fill, activate"
         )
     names.add(embedder.name)
 

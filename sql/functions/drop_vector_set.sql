@@ -48,17 +48,17 @@ begin
     raise exception 'model % is a vector set of collection "%"', model_id, c.name
       using errcode = 'RD004', hint = 'Remove the set first: ragdb.drop_vector_set().';
   end if;
-  with some as materialized (
+  with next as materialized (
     select e.chunk_id, e.model_id from ragdb.embedding e
      where e.chunk_id > after_chunk and e.model_id = drop_vectors.model_id
      order by e.chunk_id limit how_many),
   gone as (
-    delete from ragdb.embedding e using some x
+    delete from ragdb.embedding e using next x
      where e.chunk_id = x.chunk_id and e.model_id = x.model_id
        and exists (select from ragdb.chunk k join ragdb.document d on d.document_id = k.document_id
                     where k.chunk_id = x.chunk_id and d.collection_id = c.collection_id)
     returning 1)
-  select (select count(*) from gone), (select max(x.chunk_id) from some x) into deleted, last;
+  select (select count(*) from gone), (select max(x.chunk_id) from next x) into deleted, last;
 end
 $function$;
 comment on function ragdb.drop_vectors(text, bigint, bigint, integer) is 'Deletes vectors of a model that is no set of the collection any more, some at a time; returns how many and how far.';
