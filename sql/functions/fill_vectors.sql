@@ -23,7 +23,7 @@ $function$;
 comment on function ragdb.sets_to_fill(text) is 'The vector sets that have something to fill now.';
 
 -- Looks through the next documents that were ready before the set was added, and notes those that lack vectors; false where
--- all have been looked through, or another worker does it.
+-- there are no more, or another worker does it.
 create or replace function ragdb.scan_for_gaps(collection_id bigint, model_id bigint, how_many integer default 1000) returns boolean
 language plpgsql
 set search_path from current
@@ -55,10 +55,10 @@ begin
                       and not exists (select from ragdb.embedding e where e.chunk_id = p.chunk_id and e.model_id = scan_for_gaps.model_id))
      order by n.document_id
     on conflict do nothing)
-  select max(n.document_id) into last from next n;
+  select case when count(*) = how_many then max(n.document_id) end into last from next n;
   update ragdb.vector_set s set scan_after = last
    where s.collection_id = scan_for_gaps.collection_id and s.model_id = scan_for_gaps.model_id;
-  return last is not null;
+  return true;
 end
 $function$;
 comment on function ragdb.scan_for_gaps(bigint, bigint, integer) is 'Looks through the next documents of a set that was added, in the order of their ids.';

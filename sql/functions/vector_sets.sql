@@ -235,7 +235,8 @@ begin
     missing := ragdb.missing_vectors(c.collection_id, m.model_id);
   end if;
   select x.* into c from ragdb.collection x where x.collection_id = c.collection_id for no key update;
-  if c.active_model_id <> m.model_id and not coalesce(force, false) and ragdb.set_is_behind(c.collection_id, m.model_id) is not false then
+  if c.active_model_id <> m.model_id and not coalesce(force, false) and ragdb.set_is_behind(c.collection_id, m.model_id) is not false
+     and (missing > 0 or ragdb.missing_vectors(c.collection_id, m.model_id) > 0) then
     raise exception 'the vector set of "%" is behind in collection "%": % chunks have no vector of it yet', m.name, c.name,
         case when missing > 0 then missing::text else 'some' end
       using errcode = 'RD004', hint = pg_catalog.format('Workers fill it, or: ragdb embedder fill %s --collection %s. To activate it as it is: --force', m.name, c.name);
