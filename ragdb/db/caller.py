@@ -35,6 +35,7 @@ _BY_STATE: dict[str, type[errors.RagDBError]] = {
     "RD007": errors.DatabaseError,
     "RD008": errors.StaleLease,
     "RD009": errors.UnknownRun,
+    "RD010": errors.StaleModel,
 }
 
 

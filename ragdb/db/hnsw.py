@@ -36,7 +36,8 @@ class Model:
     model_id: int
     name: str
     dims: int
-    collections: tuple[str, ...]
+    collections: tuple[str, ...]  # those that it is the active one of
+    sets: tuple[str, ...]  # those that keep a set of it
     vectors: int
     state: str
     definition: str | None
@@ -66,6 +67,8 @@ _UNCOUNTED: LiteralString = "(select null::bigint as model_id, null::bigint as v
 _MODELS: LiteralString = """
 select m.model_id, m.name, m.dims,
        array(select c.name from ragdb.collection c where c.active_model_id = m.model_id order by c.name) as collections,
+       array(select c.name from ragdb.vector_set s join ragdb.collection c using (collection_id)
+              where s.model_id = m.model_id order by c.name) as sets,
        coalesce(n.vectors, 0) as vectors,
        case when i.indexrelid is null then 'none'
             when exists (select from pg_stat_progress_create_index p
@@ -103,19 +106,17 @@ def read(conn: psycopg.Connection[Any], *, count: bool = True) -> list[Model]:
     """As `models`, over a connection that is there. `count` False: vectors is 0, and ragdb.embedding is not read."""
     with conn.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(_MODELS if count else _MODELS.replace(_COUNTED, _UNCOUNTED))
-        return [Model(**{**row, "collections": tuple(row["collections"])}) for row in rows]
+        return [Model(**{**row, "collections": tuple(row["collections"]), "sets": tuple(row["sets"])}) for row in rows]
 
 
 def chosen(all_models: list[Model], *, name: str | None = None, collection: str | None = None) -> list[Model]:
     """The model of this name, or the one of this collection, or all. Raises ConfigError, with the names there are."""
     found = [
-        model
-        for model in all_models
-        if (name is None or model.name == name) and (collection is None or collection in model.collections)
+        model for model in all_models if (name is None or model.name == name) and (collection is None or collection in model.sets)
     ]
     if found or (name is None and collection is None):
         return found
-    there = ", ".join(f"{m.name} (of {', '.join(m.collections) or 'no collection'})" for m in all_models) or "none yet"
+    there = ", ".join(f"{m.name} (of {', '.join(m.sets) or 'no collection'})" for m in all_models) or "none yet"
     wanted = " and ".join(
         part for part in (name and f"is called {name!r}", collection and f"belongs to collection {collection!r}") if part
     )
@@ -208,6 +209,23 @@ def build(
         _run(_url(target), conn, model, ddl(conn, model, m=m, ef_construction=ef_construction), progress)
         done = next(found for found in read(conn) if found.model_id == model.model_id)
     return Built(done, "built", repaired=model.state == "invalid", seconds=time.monotonic() - began)
+
+
+def drop(target: Any, model_id: int) -> bool:
+    """Drops the index of a model beside readers and writers; False where there is none. DatabaseError for another owner."""
+    with schema.connection(_url(target)) as conn:
+        conn.autocommit = True
+        model = next((found for found in read(conn, count=False) if found.model_id == model_id), None)
+        if model is None or model.state == "none":
+            return False
+        try:
+            conn.execute(_drop(model))
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise DatabaseError(
+                f"{error.diag.message_primary}: an index is dropped by the owner of ragdb's tables; "
+                "run this as the role that ran `ragdb db upgrade`"
+            ) from error
+        return True
 
 
 def fits(model: Model) -> bool:

@@ -83,6 +83,10 @@ class EmbeddingModel(Base):
     evidence_floor: Mapped[float | None] = mapped_column(
         Double, comment="cosine above which a passage alone is evidence; null: never by cosine"
     )
+    probe: Mapped[Any | None] = mapped_column(
+        VECTOR(),
+        comment="its vector of a fixed text (ragdb.db.probe), made when it was first used: another one later is another model under this name",
+    )
     created_at: Mapped[datetime] = mapped_column(
         _TimestampTZ, nullable=False, server_default=_NOW, comment="when the model was registered"
     )
@@ -407,6 +411,67 @@ class Embedding(Base):
     model_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False, comment="the vector set")
     dims: Mapped[int] = mapped_column(Integer, nullable=False, comment="equal to embedding_model.dims")
     v: Mapped[Any] = mapped_column(VECTOR(), nullable=False, comment="the vector, length 1")
+
+
+class VectorSet(Base):
+    __tablename__ = "vector_set"
+    __table_args__ = (
+        {
+            "comment": "Which vectors of a collection are kept complete. The active one (collection.active_model_id) is always one of them, by trigger; workers fill the others. Written by ragdb.add_vector_set() and ragdb.drop_vector_set()."
+        },
+    )
+    collection_id: Mapped[int] = mapped_column(
+        ForeignKey("ragdb.collection.collection_id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+        comment="the collection",
+    )
+    model_id: Mapped[int] = mapped_column(
+        ForeignKey("ragdb.embedding_model.model_id", ondelete="RESTRICT"),
+        primary_key=True,
+        autoincrement=False,
+        index=True,
+        comment="the model",
+    )
+    scan_after: Mapped[int | None] = mapped_column(
+        BigInteger,
+        comment="documents that were ready before the set was added are looked through in the order of their ids: as far as this one; null: all of them",
+    )
+    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was added")
+
+
+class VectorGap(Base):
+    __tablename__ = "vector_gap"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["collection_id", "model_id"], ["ragdb.vector_set.collection_id", "ragdb.vector_set.model_id"], ondelete="CASCADE"
+        ),
+        # Claims go by it, and so does the question whether a set is behind.
+        Index("vector_gap_claim_idx", "collection_id", "model_id", "run_after", "document_id"),
+        # No foreign key to document: its check would wait for whoever holds the document, and deadlock with transactions
+        # that write several. A trigger removes the rows of a deleted one, a claim those that were written meanwhile.
+        {
+            "comment": "Ready documents that may lack vectors of a set which is kept complete: workers claim, embed and remove them. A set with a row here is behind."
+        },
+    )
+    document_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False, comment="the document")
+    model_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False, comment="the model")
+    collection_id: Mapped[int] = mapped_column(BigInteger, nullable=False, comment="the collection of the document")
+    after_ordinal: Mapped[int] = mapped_column(
+        Integer, nullable=False, server_default="-1", comment="its chunks up to this one have their vectors"
+    )
+    upto_ordinal: Mapped[int | None] = mapped_column(
+        Integer, comment="its chunks up to this one are being embedded; null: all that are left"
+    )
+    run_after: Mapped[datetime] = mapped_column(
+        _TimestampTZ,
+        nullable=False,
+        server_default=_NOW,
+        comment="not before this moment: the end of a lease, or of a pause after a failure",
+    )
+    lease_token: Mapped[Any | None] = mapped_column(Uuid, comment="who may write the vectors: a stale one is refused")
+    attempts: Mapped[int] = mapped_column(Integer, nullable=False, server_default="0", comment="how often it failed")
+    last_error: Mapped[str | None] = mapped_column(Text, comment="why it failed last")
 
 
 class QueryVector(Base):

@@ -1,4 +1,4 @@
-"""Documents in: `ragdb.ingest.sync(rag, folder)` and the modules beside it."""
+"""Getting documents in and keeping them searchable: functions that take a RagDB, and the modules beside them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ragdb.ingest.syncing import sync
+    from ragdb.ingest.vector_sets import activate
 
-__all__ = ["sync"]
+__all__ = ["activate", "sync"]
 
-_MODULE = {"sync": "ragdb.ingest.syncing"}
+_MODULE = {"activate": "ragdb.ingest.vector_sets", "sync": "ragdb.ingest.syncing"}
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ from pgvector import Vector
 from psycopg.types.json import Jsonb
 
 from ragdb.context import Context
+from ragdb.db.caller import PsycopgCaller
 from ragdb.errors import BadDocument
 from ragdb.ingest import documents as ordinary
 from ragdb.ingest.clean import clean_document
@@ -199,6 +200,10 @@ class _Rows:
 
     def copy(self) -> None:
         """Writes all tables in the order of their foreign keys."""
+        ready = [added.document_id for added in self.added if added.ingest_state == "ready"]
+        caller = PsycopgCaller(self.conn)
+        if ready:
+            caller.call("hold_active_model", collection_id=self.collection_id, model_id=self.model_id)
         with self.conn.cursor() as cursor:
             for table, columns in _COLUMNS.items():
                 names = ", ".join(columns.split())
@@ -215,3 +220,5 @@ class _Rows:
                 with cursor.copy(f"copy ragdb.{table} ({names}) from stdin") as copy:
                     for row in self.rows[table]:
                         copy.write_row(row)
+        if ready:
+            caller.call("note_gaps", collection_id=self.collection_id, document_ids=ready)

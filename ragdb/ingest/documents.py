@@ -15,7 +15,7 @@ from typing import Any
 from ragdb.chunkers import Chunking
 from ragdb.context import Context
 from ragdb.db.caller import Caller, Row, from_json, one, value
-from ragdb.errors import BadDocument, EmbedderMismatch
+from ragdb.errors import BadDocument, EmbedderMismatch, StaleModel
 from ragdb.ingest import worker
 from ragdb.ingest.clean import clean_document, clean_text
 from ragdb.ingest.prepare import columns, payload
@@ -100,21 +100,28 @@ def _finish(
     progress: worker.Progress | None,
     cutting: worker.CutProgress | None,
 ) -> Any:
-    job = worker.claim(db, document_id=added.document_id)
-    if job is None and worker.release_dead(db):
+    while True:
         job = worker.claim(db, document_id=added.document_id)
-    if job is None:
-        return _wait(db, added.document_id)
-    return worker.work(
-        db,
-        job,
-        context.embedder(db),
-        context.chunking(db),
-        vectors=document.vectors,
-        progress=progress,
-        document=document,
-        cutting=cutting,
-    )
+        if job is None and worker.release_dead(db):
+            job = worker.claim(db, document_id=added.document_id)
+        if job is None:
+            return _wait(db, added.document_id)
+        try:
+            return worker.work(
+                db,
+                job,
+                context.embedder(db),
+                context.chunking(db),
+                vectors=document.vectors,
+                progress=progress,
+                document=document,
+                cutting=cutting,
+            )
+        except StaleModel:
+            # Given vectors are of the model that was active; the others are made again, while the job has attempts left.
+            if document.vectors is not None or value(db.call("document_state", document_id=added.document_id)) != "queued":
+                raise
+            context.info(db)
 
 
 def _wait(db: Caller, document_id: int, seconds: float = 10.0) -> str:
@@ -186,6 +193,8 @@ def drain(
     while (job := worker.claim(db, collection=context.collection)) is not None:
         try:
             state = worker.work(db, job, context.embedder(db), context.chunking(db), progress=progress)
+        except StaleModel:
+            context.info(db)  # it is queued again, and is embedded with the model that is active now
         except Exception as error:  # noqa: BLE001
             # Recorded with the job by `work`; one bad document must not stop the others.
             logger.warning("%s: %s", job["uri"], error)

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from ragdb.chunkers import Chunking
+from ragdb.db import probe
 from ragdb.db.caller import Caller, Row, one, value
 from ragdb.db.pool import Database
 from ragdb.embedders import embed_checked
-from ragdb.errors import ModelError, RagDBError, StaleLease
+from ragdb.errors import ModelError, RagDBError, StaleLease, StaleModel
 from ragdb.ingest.outage import backoff, is_outage
 from ragdb.ingest.prepare import in_parts
 from ragdb.protocols import Embedder
@@ -126,7 +127,7 @@ def _worked(
         cut_if_needed(db, job, chunking, document, cutting)
         if vectors is not None:
             places = db.call("revision_chunks", document_id=job["document_id"], revision=job["revision"])
-            _store(db, held, [row["chunk_id"] for row in places], vectors)
+            _store(db, held, [row["chunk_id"] for row in places], vectors, embedder.name)
         else:
             _embed_missing(db, job, held, embedder, progress)
         db.call("finish_job", **held)
@@ -134,6 +135,10 @@ def _worked(
     except StaleLease:
         logger.info("%s: another worker or a newer text has it now", job["uri"])
         return str(value(db.call("document_state", document_id=job["document_id"])))
+    except StaleModel:
+        # Another set became active meanwhile: again at once, with its model. The document is not to blame.
+        db.call("release_job", **held)
+        raise
     except Exception as error:
         try:
             fail(db, job, error)
@@ -223,16 +228,18 @@ def _embed_missing(db: Caller, job: Row, held: dict[str, Any], embedder: Embedde
         how_many=size * max(1, 512 // size),
     ):
         after = todo[-1]["ordinal"]
+        probe.verify(db, embedder, store=True)
         for start in range(0, len(todo), size):
             batch = todo[start : start + size]
             vectors = embed_checked(embedder, [row["body"] for row in batch], batch_size=size)
-            _store(db, held, [row["chunk_id"] for row in batch], vectors)
+            _store(db, held, [row["chunk_id"] for row in batch], vectors, embedder.name)
             if progress:
                 progress(len(batch))
 
 
-def _store(db: Caller, held: dict[str, Any], chunk_ids: list[int], vectors: Sequence[Sequence[float]]) -> None:
-    db.call("store_vectors", **held, chunk_ids=chunk_ids, numbers=[float(x) for vector in vectors for x in vector])
+def _store(db: Caller, held: dict[str, Any], chunk_ids: list[int], vectors: Sequence[Sequence[float]], model: str) -> None:
+    numbers = [float(x) for vector in vectors for x in vector]
+    db.call("store_vectors", **held, chunk_ids=chunk_ids, numbers=numbers, model=model)
 
 
 def fail(db: Caller, job: Row, error: Exception) -> str:

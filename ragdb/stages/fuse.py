@@ -23,11 +23,12 @@ def fuse(
     weights: Mapping[str, float],
     keep: int,
     further: float = 1.0,
+    model_id: int | None = None,
 ) -> Outcome[Ranking]:
     """One ranking with the text of its first `keep` chunks; `score` is the RRF score.
 
     `weights` are by leg. The list of a further query of a leg is named `leg/1`, `leg/2`, ...; all further lists of a leg
-    together weigh `further` times what the question's own list does.
+    together weigh `further` times what the question's own list does. `model_id` is the vector set of the question's vector.
     """
     lists = {_name(r): list(r.chunk_ids) for r in rankings}
     many = Counter(r.leg for r in rankings if r.query)
@@ -35,6 +36,8 @@ def fuse(
     options: dict[str, Any] = {"rrf_k": rrf_k, "weights": by_list, "content_for": keep}
     if question.vector is not None:
         options["vector"] = [float(x) for x in question.vector]
+    if model_id is not None:
+        options["model_id"] = model_id
     if question.lexemes is not None:
         options["lexemes"] = list(question.lexemes)
     rows = db.call("fuse", lists=lists, question=question.text, collection=collection, options=options)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ragdb.db import probe
 from ragdb.errors import EmbedderError
 from ragdb.openai_api import estimate_tokens
 from ragdb.types import Completion, Message
@@ -34,6 +35,7 @@ Script: TypeAlias = (
 class FakeEmbedder:
     """Vectors of length 1, never zero. `calls` counts the calls, `texts` holds what was embedded, questions too.
 
+    The fixed text that a model is known by (ragdb.db.probe) is answered, and neither counted nor failed.
     `fail`: an exception to raise at every call, or a function of the texts, which may raise, return the vectors to give
     instead (one too few, NaN), or None for the usual ones. Blank text raises EmbedderError.
     """
@@ -65,6 +67,8 @@ class FakeEmbedder:
         return self._embed(list(texts))
 
     def _embed(self, texts: list[str]) -> list[list[float]]:
+        if texts == [probe.TEXT]:
+            return [self._vector(probe.TEXT)]
         with self._lock:
             self.calls += 1
             self.texts += texts

@@ -82,7 +82,8 @@ comment on function ragdb.job_text(bigint, boolean) is 'The text that a job is t
 
 -- Stores vectors: `numbers` holds them one after the other, dims each, in the order of chunk_ids.
 -- The lease grows with every batch.
-create or replace function ragdb.store_vectors(job_id bigint, lease_token uuid, chunk_ids bigint[], numbers double precision[], lease interval default '5 minutes')
+-- `model` is who made them: where the collection has another active one by now, they are refused.
+create or replace function ragdb.store_vectors(job_id bigint, lease_token uuid, chunk_ids bigint[], numbers double precision[], lease interval default '5 minutes', model text default null)
 returns void
 language plpgsql
 security definer
@@ -97,6 +98,10 @@ begin
   select e.* into strict m
     from ragdb.document d join ragdb.collection c using (collection_id) join ragdb.embedding_model e on e.model_id = c.active_model_id
    where d.document_id = j.document_id;
+  if model <> m.name then
+    raise exception 'these vectors are of "%", but "%" is active by now', model, m.name
+      using errcode = 'RD010', hint = 'Embed the document again, with the active model.';
+  end if;
   if cardinality(numbers) <> cardinality(chunk_ids) * m.dims then
     raise exception '% numbers for % chunks; model "%" has % dimensions', cardinality(numbers), cardinality(chunk_ids), m.name, m.dims
       using errcode = 'RD003', hint = 'Look at what the embedder returned.';
@@ -110,7 +115,7 @@ begin
   update ragdb.job x set leased_until = clock_timestamp() + lease, suspect = false where x.job_id = j.job_id;
 end
 $function$;
-comment on function ragdb.store_vectors(bigint, uuid, bigint[], double precision[], interval) is 'Stores vectors of a claimed job''s chunks; a stale token is refused.';
+comment on function ragdb.store_vectors(bigint, uuid, bigint[], double precision[], interval, text) is 'Stores vectors of a claimed job''s chunks; a stale token is refused.';
 
 create or replace function ragdb.finish_job(job_id bigint, lease_token uuid) returns boolean
 language plpgsql

@@ -84,22 +84,28 @@ end
 $function$;
 comment on function ragdb.whole_number(jsonb, text, integer) is 'A whole number in options, or what holds without it; an error where it is something else.';
 
--- The model whose vectors a search reads: the collection's, or, for those who read all, another one by options.model_id.
+-- The model whose vectors a search reads: the collection's active one, or options.model (its name) or options.model_id, which
+-- has to be one of the collection's sets.
 create or replace function ragdb.chosen_model(c ragdb.collection, options jsonb) returns bigint
 language plpgsql stable
 set search_path from current
 as $function$
 declare
   asked_for bigint := ragdb.whole_number(options, 'model_id', null);
+  name text := options ->> 'model';
 begin
-  if asked_for is null or asked_for = c.active_model_id then
+  if name is not null then
+    asked_for := (select m.model_id from ragdb.embedding_model m where m.name = chosen_model.options ->> 'model');
+  elsif asked_for is null then
     return c.active_model_id;
   end if;
-  if not ragdb.reads_all() or not exists (select from ragdb.embedding_model m where m.model_id = asked_for) then
-    raise exception 'there is no embedding model %', asked_for
-      using errcode = 'RD004', hint = 'Look at: select model_id, name from ragdb.embedding_model';
+  if asked_for = c.active_model_id
+     or exists (select from ragdb.vector_set s where s.collection_id = c.collection_id and s.model_id = asked_for) then
+    return asked_for;
   end if;
-  return asked_for;
+  raise exception 'collection "%" has no vector set of the model %', c.name, coalesce(left(name, 200), options ->> 'model_id')
+    using errcode = 'RD003', hint = 'Look at: select * from ragdb.collection_models(''...''); a set is added by: ragdb embedder add';
 end
 $function$;
-comment on function ragdb.chosen_model(ragdb.collection, jsonb) is 'The model whose vectors a search reads: the collection''s active one, or options.model_id for those who read all.';
+comment on function ragdb.chosen_model(ragdb.collection, jsonb) is
+  'The model whose vectors a search reads: the collection''s active one, or that of the set in options.model or options.model_id.';

@@ -27,16 +27,23 @@ set search_path from current
 as $function$
 declare
   missing bigint;
+  c ragdb.collection;
 begin
   if exists (select from ragdb.document_revision r
               where r.document_id = make_ready.document_id and r.revision = make_ready.revision and r.chunking is null) then
     raise exception 'document %, revision %: the text is not cut into chunks yet', make_ready.document_id, make_ready.revision
       using errcode = 'RD007', hint = 'Let a worker finish it: ragdb worker --once';
   end if;
+  -- held to the end of the transaction: another set made active meanwhile would find a ready document without its vectors
+  select x.* into c
+    from ragdb.collection x
+   where x.collection_id = (select d.collection_id from ragdb.document d where d.document_id = make_ready.document_id)
+     for share;
   select count(*) into missing from ragdb.chunks_to_embed(make_ready.document_id, make_ready.revision);
   if missing > 0 then
-    raise exception 'document %, revision %: % chunks have no vector yet', make_ready.document_id, make_ready.revision, missing
-      using errcode = 'RD007', hint = 'Let a worker finish it: ragdb worker --once';
+    raise exception 'document %, revision %: % chunks have no vector of the active model (%) yet', make_ready.document_id, make_ready.revision,
+        missing, coalesce((select m.name from ragdb.embedding_model m where m.model_id = c.active_model_id), 'there is none')
+      using errcode = 'RD010', hint = 'Let a worker finish it: ragdb worker --once';
   end if;
   with flipped as (
     update ragdb.document d
@@ -60,6 +67,9 @@ begin
      where k.document_id = f.document_id
        and not exists (select from ragdb.chunk_place p where p.chunk_id = k.chunk_id and p.revision = make_ready.revision))
   select count(*) into missing from flipped;
+  if missing = 1 then
+    perform ragdb.note_gaps(c.collection_id, array[make_ready.document_id]);
+  end if;
   return missing = 1;
 end
 $function$;

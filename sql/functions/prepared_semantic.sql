@@ -27,6 +27,16 @@ begin
     return;
   end if;
 
+  -- a set that is filled just now is not searched half; the active one answers with what it has
+  if ragdb.set_is_behind(c.collection_id, m.model_id) then
+    note := ragdb.behind_note(c.collection_id, m.model_id, m.name);
+    if m.model_id <> c.active_model_id then
+      path := 'behind';
+      note := note || ': not searched';
+      return;
+    end if;
+  end if;
+
   collection_id := c.collection_id;
   vals := filter.vals;
   query := ragdb.checked_vector(query_vector, m.dims, m.name);
@@ -41,7 +51,8 @@ begin
   expected := least(candidates, matching);
   path := case when matching > exact_limit and ragdb.hnsw_is_valid(m.model_id) then 'hnsw' else 'exact' end;
   if matching > exact_limit and path = 'exact' then
-    note := case when m.dims > 4000 then pg_catalog.format('%s dimensions are more than an HNSW index holds', m.dims)
+    note := case when note <> '' then note || '; ' else '' end
+            || case when m.dims > 4000 then pg_catalog.format('%s dimensions are more than an HNSW index holds', m.dims)
                  else 'no HNSW index for this model' end || ': every matching chunk is compared';
   end if;
   settings := ragdb.leg_settings(path, candidates, (select greatest(0, x.reltuples) from pg_class x where x.oid = to_regclass('ragdb.embedding_hnsw_' || m.model_id)));

@@ -19,8 +19,8 @@ begin
   select m.model_id, ragdb.caller(), sha256(convert_to(question, 'UTF8')), ragdb.checked_vector(numbers, m.dims, m.name)
     from ragdb.embedding_model m
    where m.name = model
-     and (ragdb.reads_all() or exists (select from ragdb.collection c
-                                        where c.active_model_id = m.model_id and ragdb.read_limits(c.collection_id) is distinct from '[]'))
+     and (ragdb.reads_all() or exists (select from ragdb.vector_set s
+                                        where s.model_id = m.model_id and ragdb.read_limits(s.collection_id) is distinct from '[]'))
   on conflict on constraint query_vector_pkey do nothing;
 exception when lock_not_available or serialization_failure then
   -- somebody else writes this vector, or did after this transaction's snapshot

@@ -26,7 +26,8 @@ comment on function ragdb.list_length(integer, jsonb) is 'How long the list of e
 --   select * from ragdb.search('在宅勤務手当', collection => 'help', k => 5);
 -- Without query_vector the vector of this question from ragdb.query_vector serves; where there is none, the
 -- lexical leg answers alone and a NOTICE says so. Options: offset (0), candidates (50), rrf_k (60),
--- weights ({"lexical": 1, "semantic": 1}), legs (["lexical", "semantic"]), model_id, exact_limit, lexemes (of the question,
+-- weights ({"lexical": 1, "semantic": 1}), legs (["lexical", "semantic"]), model (the name of another vector set than
+-- the active one) or model_id, exact_limit, lexemes (of the question,
 -- in a collection with an external analyzer).
 create or replace function ragdb.search(
   question text, collection text default 'default', k integer default 10, "where" jsonb default '{}',
@@ -45,6 +46,7 @@ declare
   candidates integer;
   legs jsonb;
   lists jsonb := '{}';
+  leg record;
 begin
   options := coalesce(options, '{}');
   perform ragdb.check_search(question, options);
@@ -64,7 +66,11 @@ begin
       lists := lists || pg_catalog.jsonb_build_object('lexical', (select to_jsonb(l.chunk_ids) from ragdb.lexical_leg(question, collection, candidates, "where", options) l));
     end if;
     if legs ? 'semantic' and query_vector is not null then
-      lists := lists || pg_catalog.jsonb_build_object('semantic', (select to_jsonb(s.chunk_ids) from ragdb.semantic_leg(query_vector, collection, candidates, "where", options) s));
+      leg := ragdb.semantic_leg(query_vector, collection, candidates, "where", options);
+      lists := lists || pg_catalog.jsonb_build_object('semantic', to_jsonb(leg.chunk_ids));
+      if leg.path = 'behind' then
+        raise notice '%', leg.note;
+      end if;
     end if;
     -- copies of one text count once: where they fill a list and leave too little, longer ones (as the Python path does)
     exit when candidates = 1000
@@ -98,7 +104,7 @@ begin
     raise exception 'options is %, not an object', jsonb_typeof(options)
       using errcode = 'RD004', hint = 'Write it like {"offset": 10}.';
   end if;
-  allowed := allowed || '{offset,candidates,rrf_k,weights,legs,model_id,exact_limit,lexemes}'::text[];
+  allowed := allowed || '{offset,candidates,rrf_k,weights,legs,model,model_id,exact_limit,lexemes}'::text[];
   select string_agg(o.key, ', ' order by o.key) into wrong from jsonb_each(options) o where o.key <> all (allowed);
   if wrong is not null then
     raise exception 'unknown option %', wrong
@@ -111,6 +117,9 @@ begin
    limit 1;
   if wrong is not null then
     raise exception '%', wrong using errcode = 'RD004', hint = 'It is a whole number.';
+  end if;
+  if jsonb_typeof(options -> 'model') not in ('string', 'null') then
+    raise exception 'model is %', left((options -> 'model')::text, 80) using errcode = 'RD004', hint = 'It is the name of an embedding model.';
   end if;
   legs := coalesce(options -> 'legs', '["lexical", "semantic"]');
   if jsonb_typeof(legs) <> 'array' or not legs <@ '["lexical", "semantic"]' or legs = '[]' then

@@ -37,6 +37,7 @@ begin
       using errcode = 'RD009', hint = 'Look at: select run_id, question from ragdb.list_runs()';
   end if;
   c := ragdb.readable_collection(r.collection);
+  c.active_model_id := ragdb.run_model(r, c);
   -- by label last: of the three it alone has no index, for it would cost every chunk one and serve only this
   id := coalesce(
     (select p.chunk_id
@@ -275,11 +276,23 @@ begin
   ranked := ragdb.semantic_statement('exact', filter.condition, m.model_id, m.dims);
   execute pg_catalog.format('select x.n, x.score from (select y.*, row_number() over (order by y.score desc, y.chunk_id) as n from (%s) y) x where x.chunk_id = $6', ranked)
      into exact_rank, score using c.collection_id, filter.vals, ragdb.checked_vector(numbers, m.dims, m.name), 2147483647, null::bigint, id;
-  index_rank := array_position((select l.chunk_ids from ragdb.semantic_leg(numbers, c.name, 1000, "where") l), id);
+  index_rank := array_position((select l.chunk_ids from ragdb.semantic_leg(numbers, c.name, 1000, "where", pg_catalog.jsonb_build_object('model_id', m.model_id)) l), id);
 end
 $function$;
 comment on function ragdb.leg_place(ragdb.collection, text, text, text, bigint, jsonb) is
   'Where a chunk stands in a leg for a text: exact rank, rank by the leg''s own path, score, the words it holds and lacks; for ragdb.why_not().';
+
+-- The model whose vectors a run searched, while the collection has a set of it, else the active one.
+create or replace function ragdb.run_model(r ragdb.run, c ragdb.collection) returns bigint
+language sql stable
+set search_path from current
+as $function$
+  select coalesce((select s.model_id
+                     from ragdb.embedding_model m
+                     join ragdb.vector_set s on s.collection_id = c.collection_id and s.model_id = m.model_id
+                    where m.name = r.usage ->> 'vector_set'), c.active_model_id)
+$function$;
+comment on function ragdb.run_model(ragdb.run, ragdb.collection) is 'The model whose vectors a run searched, while the collection has a set of it, else the active one.';
 
 -- The rank of a chunk in the fusion of a run's lists, however far behind; null where no list has it.
 create or replace function ragdb.fused_rank(r ragdb.run, lists jsonb, id bigint) returns bigint
@@ -310,17 +323,18 @@ declare
   c ragdb.collection := ragdb.readable_collection(r.collection);
   -- a follow-up was measured by what it was condensed to: what the first list searched for
   asked text := coalesce((select s.query from ragdb.run_stage s where s.run_id = r.run_id and s.stage = 'retrieve' and s.name not like '%/%' order by s.step limit 1), r.question);
+  model bigint := ragdb.run_model(r, c);
   vector real[] := (select v.v::real[] from ragdb.query_vector v
-                     where v.model_id = c.active_model_id and v.asked_by = r.caller and v.text_hash = sha256(convert_to(asked, 'UTF8')));
+                     where v.model_id = model and v.asked_by = r.caller and v.text_hash = sha256(convert_to(asked, 'UTF8')));
 begin
   if c.analyzer = 'external' then
     return pg_catalog.jsonb_build_object('note', 'the words of this collection are made by a program: evidence is not counted here');
   end if;
   return (
     select pg_catalog.jsonb_build_object('evidence', round(f.evidence::numeric, 3), 'similarity', round(f.similarity::numeric, 4), 'rare', f.rare,
-             'evidence_floor', (select m.evidence_floor from ragdb.embedding_model m where m.model_id = c.active_model_id))
+             'evidence_floor', (select m.evidence_floor from ragdb.embedding_model m where m.model_id = model))
       from ragdb.fuse(pg_catalog.jsonb_build_object('chunk', pg_catalog.jsonb_build_array(id)), asked, r.collection,
-                      case when vector is null then '{}' else pg_catalog.jsonb_build_object('vector', vector) end) f);
+                      case when vector is null then '{}' else pg_catalog.jsonb_build_object('vector', vector, 'model_id', model) end) f);
 end
 $function$;
 comment on function ragdb.evidence_of(ragdb.run, bigint) is 'What speaks for a chunk as evidence of a run''s question: share of words, rare words, cosine and its floor.';

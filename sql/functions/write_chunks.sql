@@ -5,7 +5,7 @@
 -- A long document comes in several calls, in order, each but the last with `more`: its sections with the first one. Chunk 0
 -- begins anew whatever an earlier attempt left. The revision counts as cut after the last call.
 -- A chunk whose text the ready revision has already keeps its row and its vector (matched by text and by how often
--- it has come before); new text that any chunk has been embedded for gets a copy of that vector.
+-- it has come before); new text that any chunk has been embedded for gets a copy of that vector, of every set that is kept complete.
 create or replace function ragdb.write_chunks(
   document_id bigint, revision integer, chunking text, sections jsonb, chunks jsonb, more boolean default false,
   out written integer, out reused integer)
@@ -14,14 +14,14 @@ set search_path from current
 as $function$
 declare
   ready integer;
-  model bigint;
+  models bigint[];                                      -- of the sets that are kept complete
   col record;
   first_ordinal integer := (select min(g.ordinal) from jsonb_to_recordset(chunks) as g(ordinal integer));
   tail bigint;                                          -- the last chunk of the call before
   longest integer;
 begin
-  select d.ready_revision, c.active_model_id into strict ready, model
-    from ragdb.document d join ragdb.collection c using (collection_id)
+  select d.ready_revision into strict ready
+    from ragdb.document d
    where d.document_id = write_chunks.document_id and d.pending_revision = write_chunks.revision;
   select c.name, c.analyzer into strict col
     from ragdb.document d join ragdb.collection c using (collection_id) where d.document_id = write_chunks.document_id;
@@ -107,14 +107,20 @@ begin
      where p.document_id = write_chunks.document_id and p.revision = write_chunks.revision and p.ordinal = first_ordinal - 1;
   end if;
 
-  if model is not null then
+  -- held: a set that is dropped meanwhile would else leave these vectors behind
+  models := array(select s.model_id
+                    from ragdb.vector_set s
+                   where s.collection_id = (select d.collection_id from ragdb.document d where d.document_id = write_chunks.document_id)
+                     for key share);
+  if models <> '{}' then
     insert into ragdb.embedding (chunk_id, model_id, dims, v)
     select k.chunk_id, known.model_id, known.dims, known.v
       from ragdb.chunk_place p
       join ragdb.chunk k using (chunk_id)
+      cross join unnest(models) as s(model_id)
       cross join lateral (
         select e.model_id, e.dims, e.v
-          from ragdb.chunk twin join ragdb.embedding e on e.chunk_id = twin.chunk_id and e.model_id = model
+          from ragdb.chunk twin join ragdb.embedding e on e.chunk_id = twin.chunk_id and e.model_id = s.model_id
          where twin.text_hash = k.text_hash and twin.chunk_id <> k.chunk_id
          limit 1) known
      where p.document_id = write_chunks.document_id and p.revision = write_chunks.revision and p.ordinal >= first_ordinal

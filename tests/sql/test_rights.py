@@ -626,7 +626,7 @@ def test_models_of_others_are_not_told(world: World, become: Callable[[Person], 
     ):
         seen.text.clear()
         seen.run(f"select * from ragdb.{call}")
-        assert "there is no embedding model" in seen.text[-1]
+        assert "has no vector set of the model" in seen.text[-1]
     seen.run("select ragdb.keep_query_vector('q', 'markerboss:model', '{1}')")
     assert seen.markers() == set()
 
