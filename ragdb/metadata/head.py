@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,13 +15,19 @@ from ragdb.readers.media import media_type
 from ragdb.types import Document
 
 # A head is short; what is longer is text.
-MAX_LINES = 60
+MAX_LINES = 24
 MAX_LINE = 400
 # Plain text has no sections: its head is what its first lines say.
 PLAIN_LINES = 12
+# Rows and events: what they say is not about the file.
+_RECORDS = (".log", ".xlsx", ".xlsm")
 
 _QUOTE = re.compile(r"\s*>")
 _MARKS = re.compile(r"^[\s>*+\-#]*(?:\d+[.)]\s+)?(?:\[[ xX]\]\s+)?")
+_STRUCK = re.compile(r"~~.+?~~")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s\"[^\"]*\")?\)|\[\[([^\[\]|]*)(?:\|[^\[\]]*)?\]\]")
+_TASK = re.compile(r"[-*+]\s*\[[ xX]\]")
+_BOLD = re.compile(r"\s*(?:\*\*|__)[^*_]+(?:\*\*|__)[:：.。]?\s*")
 _EMPHASIS = re.compile(r"\*\*|__|~~|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)")
 # ⚠️, 📌, ※, and the name of an admonition: [!NOTE], Note:, 注意:
 _SIGNS = re.compile(r"^(?:[^\w\[(【\"'「『<]|\ufe0f)+")
@@ -30,12 +36,15 @@ _NOTICE = re.compile(
     re.IGNORECASE,
 )
 
-Kind = Literal["title", "quote", "line", "row"]
+Kind = Literal["title", "quote", "alone", "line", "item"]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the head: `number` counts from 1, `text` is without marks and NFKC, `written` as it stands there."""
+    """One line of the head: `number` counts from 1, `text` is without marks and NFKC, `written` as it stands there.
+
+    A `quote` stands in a block quote or is bold as a whole, one that is `alone` is a paragraph, an `item` is of a list.
+    """
 
     number: int
     kind: Kind
@@ -46,7 +55,7 @@ class Line:
 def lines(document: Document, markup: Markup | None = None) -> Iterator[Line]:
     """The lines of a document's head that hold text, the title first where there is one."""
     kind = media_type(document)
-    if kind == "text/csv":
+    if kind == "text/csv" or document.uri.lower().endswith(_RECORDS):
         return
     if kind == "text/plain":
         yield from _plain(document.content)
@@ -72,7 +81,7 @@ def _plain(content: str) -> Iterator[Line]:
 
 
 def _markdown(content: str, markup: Markup) -> Iterator[Line]:
-    seen_title = said = False
+    seen_title = said = folded = False
     taken = 0
     depth = 0
     for index, token in enumerate(markup.tokens):
@@ -81,10 +90,13 @@ def _markdown(content: str, markup: Markup) -> Iterator[Line]:
                 return
             seen_title = True
             yield _title(markup, token, markup.tokens[index + 1])
-        elif depth == 0 and token.map and token.type not in ("front_matter", "heading_close") and token.nesting >= 0:
-            if token.type in ("fence", "code_block", "html_block", "hr"):
+        elif depth == 0 and token.map and token.type not in ("front_matter", "heading_close", "inline") and token.nesting >= 0:
+            if token.type == "html_block":  # what is folded away is not said at the top of the page
+                html = token.content.lower()
+                folded = "</details" not in html and (folded or "<details" in html)
+            if folded or token.type in ("fence", "code_block", "html_block", "hr", "table_open"):
                 continue
-            for line in _block(content, markup, token):
+            for line in _block(content, markup, token, _code(markup.tokens[index:])):
                 said = True
                 taken += 1
                 if taken > MAX_LINES:
@@ -98,21 +110,41 @@ def _title(markup: Markup, opening: Token, inline: Token) -> Line:
     return Line((opening.map or [0])[0] + 1, "title", unicodedata.normalize("NFKC", text).strip(), text)
 
 
-def _block(content: str, markup: Markup, token: Token) -> Iterator[Line]:
+def _code(tokens: Sequence[Token]) -> frozenset[int]:
+    """The lines of code inside the block that begins here."""
+    found: set[int] = set()
+    depth = 0
+    for token in tokens:
+        depth += token.nesting
+        if token.type in ("fence", "code_block") and token.map:
+            found.update(range(*token.map))
+        if depth <= 0:
+            break
+    return frozenset(found)
+
+
+def _block(content: str, markup: Markup, token: Token, code: frozenset[int]) -> Iterator[Line]:
     first, last = token.map or (0, 0)
-    kind: Kind = "quote" if token.type == "blockquote_open" else "row" if token.type == "table_open" else "line"
+    kind: Kind = "line"
+    if token.type == "blockquote_open":
+        kind = "quote"
+    elif token.type in ("bullet_list_open", "ordered_list_open"):
+        kind = "item"
+    elif last - first == 1:
+        kind = "alone"
     for number in range(first, min(last, first + MAX_LINES)):
         if number + 1 >= len(markup.lines):
             return
         written = content[markup.lines[number] : markup.lines[number + 1]].strip()[:MAX_LINE]
-        text = cleaned(written) if kind != "row" else unicodedata.normalize("NFKC", _EMPHASIS.sub("", written))
-        if text:
-            yield Line(number + 1, kind, text, _QUOTE.sub("", written).strip())
+        if number in code or _TASK.match(written) or not (text := cleaned(written)):
+            continue
+        bold = kind in ("line", "alone") and _BOLD.fullmatch(written) is not None
+        yield Line(number + 1, "quote" if bold else kind, text, _QUOTE.sub("", written).strip())
 
 
 def cleaned(written: str) -> str:
     """A line without the marks of quotes, lists and emphasis, and without signs and "Note:" before it."""
-    text = unicodedata.normalize("NFKC", written)
+    text = _LINK.sub(lambda link: link[1] or link[2] or "", _STRUCK.sub("", unicodedata.normalize("NFKC", written)))
     text = _EMPHASIS.sub("", _MARKS.sub("", text)).strip()
     before = None
     while before != text:

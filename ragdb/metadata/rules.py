@@ -32,6 +32,7 @@ class _Rule(BaseModel):
     words: dict[str, list[str]] = {}
     value: str | None = None
     patterns: list[str] = []
+    notice: list[str] = []
     quoted: list[str] = []
     title: list[str] = []
 
@@ -55,8 +56,14 @@ class Rule:
     words: dict[str, str]
     value: str | None
     patterns: tuple[regex.Pattern[str], ...]
+    notice: tuple[regex.Pattern[str], ...]
     quoted: tuple[regex.Pattern[str], ...]
     title: tuple[regex.Pattern[str], ...]
+
+    @property
+    def labels_win(self) -> bool:
+        """Whether a line of the head may know better than front matter."""
+        return self.field == "updated_at" and self.label is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +147,8 @@ def _rule(rule: _Rule, macros: dict[str, str], where: str) -> Rule:
             raise ConfigError(f"{where} names the status {status!r}; it is one of {', '.join(STATUSES)}")
     if words and rule.field != "status":
         raise ConfigError(f"{where} has words, which only a rule for status has")
-    if not (rule.keys or rule.labels or rule.patterns or rule.quoted or rule.title):
-        raise ConfigError(f"{where} looks for nothing; give it keys, labels, patterns, quoted or title")
+    if not (rule.keys or rule.labels or rule.patterns or rule.notice or rule.quoted or rule.title):
+        raise ConfigError(f"{where} looks for nothing; give it keys, labels, patterns, notice, quoted or title")
 
     def compiled(pattern: str) -> regex.Pattern[str]:
         for name, body in macros.items():
@@ -159,15 +166,21 @@ def _rule(rule: _Rule, macros: dict[str, str], where: str) -> Rule:
     return Rule(
         rule.name,
         rule.field,
-        tuple(rule.keys),
+        tuple(map(plain_key, rule.keys)),
         _label(rule.labels),
         rule.aside,
         words,
         rule.value,
         tuple(map(compiled, rule.patterns)),
+        tuple(map(compiled, rule.notice)),
         tuple(map(compiled, rule.quoted)),
         tuple(map(compiled, rule.title)),
     )
+
+
+def plain_key(key: str) -> str:
+    """`Last-Updated` and `last updated` are `last_updated`."""
+    return key.strip().casefold().replace("-", "_").replace(" ", "_")
 
 
 def _label(labels: list[str]) -> regex.Pattern[str] | None:
@@ -175,8 +188,7 @@ def _label(labels: list[str]) -> regex.Pattern[str] | None:
         return None
     longest_first = sorted(labels, key=len, reverse=True)
     some = "|".join(r"\s+".join(map(regex.escape, label.split())) for label in longest_first)
-    # at the start of a line, or behind what parts several on one line: "Owner: SRE | Status: draft / Version: 2"
-    return regex.compile(rf"(?:^|(?<=[/|·•;、,。])|(?<=\s\s)|(?<=\t))\s*(?:{some})\s*[:=]\s*(?=\S)", regex.IGNORECASE)
+    return regex.compile(rf"\s*(?:{some})\s*[:=]\s*(?=\S)", regex.IGNORECASE)
 
 
 def timed(pattern: regex.Pattern[str], text: str) -> Any:

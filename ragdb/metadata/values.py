@@ -27,10 +27,10 @@ _MONTHS = {
 }
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
 # The first year of each era, minus one.
-_ERAS = {"令和": 2018, "平成": 1988, "昭和": 1925, "r": 2018, "h": 1988, "s": 1925}
+_ERAS = {"令和": 2018, "平成": 1988, "昭和": 1925, "r": 2018, "h": 1988}
 _CLOCK = (
     r"(?:[\sT]*(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.\d+)?)?"
-    r"\s*(?P<zone>Z|UTC|GMT|JST|[+-]\d{2}:?\d{2})?)?"
+    r"(?!\s*[ap]\.?m)\s*(?P<zone>Z|UTC|GMT|JST|[+-]\d{2}:?\d{2})?)?"
 )
 _DATES = tuple(
     re.compile(pattern + _CLOCK, re.IGNORECASE)
@@ -38,7 +38,7 @@ _DATES = tuple(
         r"(?P<year>(?:19|20)\d{2})\s*(?P<mark>[-/.])\s*(?P<month>\d{1,2})\s*(?P=mark)\s*(?P<day>\d{1,2})(?!\d)",
         r"(?P<year>(?:19|20)\d{2})\s*年(?:度)?\s*(?P<month>\d{1,2})\s*月\s*(?P<day>\d{1,2})\s*日(?:\s*\(.\))?",
         r"(?P<era>令和|平成|昭和)\s*(?P<era_year>\d{1,2}|元)\s*年\s*(?P<month>\d{1,2})\s*月\s*(?P<day>\d{1,2})\s*日",
-        r"(?P<era>[RHS])\s?(?P<era_year>\d{1,2})\s*[./]\s*(?P<month>\d{1,2})\s*[./]\s*(?P<day>\d{1,2})(?!\d)",
+        r"(?P<era>[RH])\s?(?P<era_year>\d{1,2})\s*[./]\s*(?P<month>\d{1,2})\s*[./]\s*(?P<day>\d{1,2})(?!\d)",
         rf"(?P<name>{_MONTH})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<year>(?:19|20)\d{{2}})(?!\d)",
         rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[\s-]+(?P<name>{_MONTH})\.?,?[\s-]+(?P<year>(?:19|20)\d{{2}})(?!\d)",
         r"(?P<year>(?:19|20)\d{2})(?P<month>[01]\d)(?P<day>[0-3]\d)(?!\d)",
@@ -123,7 +123,7 @@ def version(text: str) -> tuple[str, int] | None:
 def name(text: str) -> str | None:
     """A person or a team: something of human length that is not a sentence or left open."""
     text = text.strip(" \t.,;、。")
-    if not 1 <= len(text) <= 80 or re.search(r"[。?!]|https?://|[a-z]{3}\. ", text):
+    if not 1 <= len(text) <= 80 or re.search(r"[。?!<>]|https?://|[a-z]{3}\. ", text):
         return None
     return (
         None
