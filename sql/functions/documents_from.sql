@@ -5,6 +5,7 @@ language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
+set enable_seqscan = off
 as $function$
   -- left(): as document_source_idx has them
   select d.uri, d.source

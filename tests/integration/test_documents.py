@@ -149,7 +149,9 @@ def test_deleting_leaves_no_row_and_no_quote(rag: RagDB, query: Query) -> None:
     answer = rag.ask("Where is zebraquartz?")
     assert "zebraquartz" in answer.text
     receipt = rag.delete("guide.md")
-    assert receipt == {"document": 1, "chunks": 5, "embeddings": 5, "jobs": 0, "quotes_blanked": 1, "answers_blanked": 1}
+    rows = {"document": 1, "revisions": 1, "sections": 5, "chunks": 5, "embeddings": 5, "jobs": 0}
+    assert rows.items() <= receipt.items()
+    assert (receipt["quotes_blanked"], receipt["answers_blanked"]) == (1, 1)
     assert counts(query) == {
         "document": 1,
         "document_revision": 1,
