@@ -11,11 +11,13 @@ import argparse
 import statistics
 import threading
 import time
+from collections.abc import Sequence
 
 import psycopg
 
 from ragdb import RagDB
 from ragdb.ingest import vector_sets
+from ragdb.protocols import Embedder
 from ragdb.testing import FakeEmbedder
 
 # Texts differ, or they would be copied.
@@ -50,10 +52,11 @@ def main() -> None:
             conn.execute((statement % {"documents": given.documents, "chunks": given.chunks}).encode())
         name = FakeEmbedder(given.dims).name
         vector_sets.add(rag, name)
-        slots = _filled(rag, name)
+        clock = _Clock(rag.context.embedder_named(name, dims=given.dims))
+        slots = _filled(rag, clock)
         total = sum(n for n, _ in slots)
         seconds = sum(s for _, s in slots)
-        print(f"filled {total:,} chunks in {seconds:.1f} s, {total / seconds:,.0f} a second")
+        print(f"filled {total:,} chunks: {seconds:.1f} s without the embedder's time, {total / seconds:,.0f} a second")
         tenth = max(1, len(slots) // 10)
         print(
             "chunks a second by tenth: " + ", ".join(f"{_rate(slots[i : i + tenth]):,.0f}" for i in range(0, len(slots), tenth))
@@ -68,13 +71,30 @@ def main() -> None:
         print(f"dropped {gone.vectors:,} vectors in {time.perf_counter() - began:.1f} s")
 
 
-def _filled(rag: RagDB, name: str) -> list[tuple[int, float]]:
+class _Clock:
+    """Adds up the time that an embedder takes, so that it can be left out."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.seconds = 0.0
+        work = embedder.embed_passages
+
+        def timed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+            began = time.perf_counter()
+            try:
+                return work(texts)
+            finally:
+                self.seconds += time.perf_counter() - began
+
+        embedder.embed_passages = timed  # type: ignore[method-assign]
+
+
+def _filled(rag: RagDB, clock: _Clock) -> list[tuple[int, float]]:
     slots = []
     while True:
-        began = time.perf_counter()
+        began, clock.seconds = time.perf_counter(), 0.0
         if not (made := vector_sets.fill_some(rag.context)):
             return slots
-        slots.append((made, time.perf_counter() - began))
+        slots.append((made, time.perf_counter() - began - clock.seconds))
 
 
 def _rate(slots: list[tuple[int, float]]) -> float:

@@ -17,7 +17,7 @@ as $function$
    where (only_collection is null or c.name = only_collection)
      and (s.scan_after is not null
           or exists (select from ragdb.vector_gap g
-                      where g.collection_id = s.collection_id and g.model_id = s.model_id and g.run_after <= clock_timestamp()))
+                      where g.collection_id = s.collection_id and g.model_id = s.model_id and g.run_after <= statement_timestamp()))
    order by s.collection_id, s.model_id
 $function$;
 comment on function ragdb.sets_to_fill(text) is 'The vector sets that have something to fill now.';
@@ -78,6 +78,8 @@ as $function$
 declare
   c ragdb.collection := ragdb.known_collection(collection);
   token uuid := gen_random_uuid();
+  -- a value, that the index is searched by: what is leased or has failed is not even looked at
+  moment timestamptz := clock_timestamp();
   claimed bigint[];
   n_copied bigint;
 begin
@@ -85,7 +87,7 @@ begin
     with picked as (
       select g.document_id, g.after_ordinal
         from ragdb.vector_gap g
-       where g.collection_id = c.collection_id and g.model_id = claim_gaps.model_id and g.run_after <= clock_timestamp()
+       where g.collection_id = c.collection_id and g.model_id = claim_gaps.model_id and g.run_after <= moment
        order by g.run_after, g.document_id
        limit least(chunks, 256)
          for update skip locked),

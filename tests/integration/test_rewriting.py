@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from ragdb import Document, Pipeline, RagDB, models, presets
+from ragdb.db import probe
 from ragdb.errors import ConfigError, EmbedderError, LLMError, RerankerError
 from ragdb.testing import FakeEmbedder, FakeLLM
 from ragdb.testing.server import FakeOpenAIServer, Reply
@@ -106,9 +107,9 @@ def test_hyde_is_embedded_as_a_passage(ragdb_url: str) -> None:
 
     embedder = Prefixed()
     with filled(ragdb_url, llm=FakeLLM(says)) as rag:
-        rag.context._given_embedder, rag.context._embedder = embedder, None
+        rag.context._given_embedder, rag.context._own, rag.context._embedders = embedder, None, {}
         rag.search("WFH?", pipeline=Pipeline(rewrite=("hyde",)))
-    assert embedder.passages == ["The remote work allowance is 9,999 yen."]
+    assert [text for text in embedder.passages if text != probe.TEXT] == ["The remote work allowance is 9,999 yen."]
 
 
 def test_a_question_asked_again_costs_no_call_and_no_embedding(ragdb_url: str, query: Query) -> None:
