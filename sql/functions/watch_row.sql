@@ -191,7 +191,8 @@ declare
   new_row record := ragdb.watched_row(w, relation, '($2)');
 begin
   return pg_catalog.format('select ragdb.follow_row($1, %s, %s)',
-    case when op = 'INSERT' then 'null' else (ragdb.watched_row(w, relation, '($3)')).id end,
+    -- of a type of pg_catalog, or a domain of one: ragdb.check_watchable()
+    case when op = 'INSERT' then 'null' else pg_catalog.format('(($3).%I)::pg_catalog.text', new_row.id_column) end,
     case when op = 'DELETE' then 'null' else new_row.given end);
 end
 $function$;
