@@ -191,7 +191,8 @@ declare
   new_row record := ragdb.watched_row(w, relation, '($2)');
 begin
   return pg_catalog.format('select ragdb.follow_row($1, %s, %s)',
-    case when op = 'INSERT' then 'null' else (ragdb.watched_row(w, relation, '($3)')).id end,
+    -- by the output function: a writer may have made a trigger by hand, on a table with an id of a type of his own
+    case when op = 'INSERT' then 'null' else pg_catalog.format('pg_catalog.format(''%%s'', ($3).%I)', new_row.id_column) end,
     case when op = 'DELETE' then 'null' else new_row.given end);
 end
 $function$;
