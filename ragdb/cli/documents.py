@@ -264,7 +264,7 @@ def show(
         elif said := document.found.get(name):
             say(f"{dim(f'{name:>13}')}  {dim(f'-  ({_origin(None, said)})')}")
     for name, said in document.found.items():
-        if name.startswith("metadata."):
+        if name.startswith("metadata.") and said["rule"] != "front matter":
             say(f"{dim(f'{name:>13}')}  {_plain(said['value'])}" + dim(f"  ({_origin(said['value'], said)})"))
     say()
     for row in rows:

@@ -52,7 +52,7 @@ class Report:
             self.hidden += 1
             if self.hidden <= _SHOWN_HIDDEN:
                 where = f"line {said['line']}: " if said.get("line") else ""
-                note(f"{result.added.uri} is {said['value']}, it says ({where}{cut(str(said.get('text', '')), 60)})")
+                note(f"{result.added.uri} says it is {said['value']} ({where}{cut(str(said.get('text', '')), 60)})")
 
     def print(self, state: State) -> None:
         seconds = round(time.monotonic() - self.began, 1)

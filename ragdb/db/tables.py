@@ -286,6 +286,10 @@ class DocumentRevision(Base):
     content: Mapped[str] = mapped_column(Text, nullable=False, comment="the text, newlines as LF, no BOM")
     content_hash: Mapped[bytes] = mapped_column(LargeBinary, nullable=False, comment="sha256 of title and content")
     chunking: Mapped[str | None] = mapped_column(Text, comment="chunker and its settings; null: not cut yet, the worker does it")
+    said: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB,
+        comment="what the text says about itself, for the columns of the document from the moment it is ready; null: nothing waits",
+    )
     media_type: Mapped[str | None] = mapped_column(
         Text, comment="how the text is cut: text/markdown, text/plain, text/csv; null: as the suffix of the uri says"
     )

@@ -15,7 +15,7 @@ from typing import Any
 from ragdb.chunkers import Chunking
 from ragdb.db.caller import Caller, Row, value
 from ragdb.embedders import embed_checked
-from ragdb.errors import StaleLease
+from ragdb.errors import StaleLease, StaleModel
 from ragdb.ingest.outage import in_conflict, is_outage
 from ragdb.ingest.worker import BATCH, cut_if_needed, fail, held_by
 from ragdb.protocols import Embedder
@@ -218,11 +218,20 @@ class Batch:
             try:
                 if rows:
                     ids = [row["chunk_id"] for row in rows]
-                    self._db.call("store_vectors", **held, chunk_ids=ids, numbers=_numbers(rows, vectors), lease=self._lease)
+                    self._db.call(
+                        "store_vectors",
+                        **held,
+                        chunk_ids=ids,
+                        numbers=_numbers(rows, vectors),
+                        lease=self._lease,
+                        model=job.embedder.name,
+                    )
                 if finish:
                     self._db.call("finish_job", **held)
             except StaleLease:
                 return "stale"
+            except StaleModel:
+                return "moved"
             except Exception as error:  # noqa: BLE001  recorded with the job; the other jobs go on
                 if in_conflict(error) and attempt < 2:
                     continue

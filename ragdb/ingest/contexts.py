@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 
 from ragdb.context import Context
-from ragdb.errors import NoEmbedder
+from ragdb.db import probe
+from ragdb.errors import ModelError, NoEmbedder
 from ragdb.ingest.outage import is_outage
 from ragdb.protocols import Embedder
 
@@ -58,7 +59,13 @@ class Contexts:
             collection, embedder=self._embedders.get(model, model), analyzer=info["analyzer"] == "external"
         )
         context.check_analyzer(info)
-        self._embedders[model] = context.embedder(context.database)
+        embedder = self._embedders[model] = context.embedder(context.database)
+        try:
+            probe.verify(context.database, embedder, store=True)
+        except ModelError as error:
+            if not error.transient:
+                raise
+            logger.info("%s could not be compared with its stored vectors now: %s", model, error)
         context.chunking(context.database)
         self._known[collection_id] = (model, context)
         self._left.pop(collection_id, None)

@@ -353,7 +353,8 @@ def changed(document: Document, changes: Mapping[str, Any]) -> Document:
     given = {name: value for name, value in changes.items() if value is not None and name != "metadata"}
     found = document.found
     if found is not None:
-        found = {name: {**said, "overruled": True} if name in given else said for name, said in found.items()}
+        named = {*given, *(f"metadata.{key}" for key in changes.get("metadata") or {})}
+        found = {name: {**said, "overruled": True} if name in named else said for name, said in found.items()}
     return dataclasses.replace(document, metadata=metadata, found=found, **given)
 
 

@@ -22,7 +22,7 @@ import tenacity
 from ragdb.context import Context
 from ragdb.db.caller import Row, value
 from ragdb.db.pool import Database
-from ragdb.ingest import documents
+from ragdb.ingest import documents, vector_sets
 from ragdb.ingest.batch import Batch, Claimed, Done, Health, ModelDown
 from ragdb.ingest.contexts import Contexts
 from ragdb.ingest.listening import Listener
@@ -30,10 +30,6 @@ from ragdb.ingest.outage import backoff, is_outage
 from ragdb.ingest.worker import held_by, release_dead, worker_name
 
 logger = logging.getLogger("ragdb.ingest")
-
-#: What a worker does when no job is due, in this order: each is called with the worker's context and returns how much it
-#: did; more than 0: jobs first, then again. It takes no longer than a few seconds at a time.
-IDLE_TASKS: list[Callable[[Context], int]] = []
 
 _MOST_JOBS = 64  # claimed at once; fewer where they take long
 _FIRST_JOBS = 8
@@ -309,7 +305,8 @@ class _Loop:
         self._touched.clear()
         if self.worker.stop.is_set():
             return False
-        return any(task(self.worker.context) > 0 for task in IDLE_TASKS)
+        # documents first; then what vector sets lack that do not answer yet
+        return vector_sets.fill_some(self.worker.context, collection=self.worker.options.collection) > 0
 
 
 @contextmanager

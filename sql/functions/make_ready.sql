@@ -68,6 +68,12 @@ begin
        and not exists (select from ragdb.chunk_place p where p.chunk_id = k.chunk_id and p.revision = make_ready.revision))
   select count(*) into missing from flipped;
   if missing = 1 then
+    update ragdb.document d
+       set (status, language, owner, version, updated_at, review_after, metadata, found) =
+           (select g.status, g.language, g.owner, g.version, g.updated_at, g.review_after, g.metadata, g.found
+              from ragdb.document_columns(d, r.said) g)
+      from ragdb.document_revision r
+     where d.document_id = make_ready.document_id and r.document_id = d.document_id and r.revision = make_ready.revision and r.said is not null;
     perform ragdb.note_gaps(c.collection_id, array[make_ready.document_id]);
   end if;
   return missing = 1;

@@ -48,6 +48,7 @@ declare
   n_written integer := 0;
   n_reused integer := 0;
   renewed boolean := false;
+  v_said jsonb;                                         -- what waits with the text
 begin
   if jsonb_typeof(document -> 'metadata') not in ('object', 'null') then
     raise exception 'metadata of "%" is %, not an object', given_uri, jsonb_typeof(document -> 'metadata')
@@ -85,6 +86,14 @@ begin
     end loop;
   end if;
 
+  new_title := coalesce(document ->> 'title', d.title);
+  new_hash := ragdb.content_hash(new_title, body);
+  -- what a new text says about itself holds for that text: while the old one answers, its own words do
+  if d.ready_revision > 0 and jsonb_typeof(document -> 'found') = 'object' and d.content_hash is distinct from new_hash then
+    v_said := ragdb.said_by_text(document);
+    document := document - array(select jsonb_object_keys(v_said));
+  end if;
+
   next := ragdb.document_columns(d, document);
   if next is distinct from d then
     update ragdb.document x
@@ -97,8 +106,6 @@ begin
     renewed := d.ready_revision > 0 and next is distinct from d;
   end if;
 
-  new_title := coalesce(document ->> 'title', d.title);
-  new_hash := ragdb.content_hash(new_title, body);
   select r.chunking into current_chunking
     from ragdb.document_revision r where r.document_id = d.document_id and r.revision = d.ready_revision;
   if d.ready_revision > 0 and d.content_hash = new_hash
@@ -117,6 +124,8 @@ begin
         where r.document_id = d.document_id and r.revision = d.pending_revision and r.content_hash = new_hash
           and (r.chunking is not distinct from (document ->> 'chunking')
                or r.chunking is null and jsonb_typeof(document -> 'chunks') is distinct from 'array')) then
+    update ragdb.document_revision r set said = v_said
+     where r.document_id = d.document_id and r.revision = d.pending_revision and v_said is not null;
     -- the same text waits already; a job that failed, or waits to be tried again, gets its chance now
     update ragdb.job j set state = 'queued', attempts = 0, lost = 0, run_after = now(), last_error = null, failed_at = null
      where j.document_id = d.document_id and (j.state = 'failed' or j.state = 'queued' and j.run_after > now());
@@ -140,8 +149,8 @@ begin
   end if;
   rev := greatest(d.ready_revision, coalesce(d.pending_revision, 0)) + 1;
   perform ragdb.drop_pending(d.document_id);
-  insert into ragdb.document_revision (document_id, revision, title, content, content_hash, media_type, pages)
-  values (d.document_id, rev, new_title, body, new_hash, document ->> 'media_type',
+  insert into ragdb.document_revision (document_id, revision, title, content, content_hash, said, media_type, pages)
+  values (d.document_id, rev, new_title, body, new_hash, v_said, document ->> 'media_type',
           case when jsonb_typeof(document -> 'pages') = 'array' then array(select jsonb_array_elements_text(document -> 'pages')::integer) end);
   update ragdb.document x
      set pending_revision = rev, ingest_state = 'queued', last_error = null,

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from ragdb import Document, Pipeline, RagDB
-from ragdb.ingest import folder
-from ragdb.metadata import described
+from ragdb.ingest import documents, folder
+from ragdb.metadata import Rules, described
+from ragdb.testing import drain
 
 Query = Callable[..., list[tuple[Any, ...]]]
+LEXICAL = Pipeline(legs=("lexical",), window=0)
 
 
 def add(rag: RagDB, text: str, **given: Any) -> None:
@@ -91,6 +93,49 @@ def test_an_unchanged_page_is_unchanged_and_a_changed_head_is_told(rag: RagDB, t
     rag.add(Document("p.md", page.read_text(), title="P", owner="Sales"))
     assert became() == "unchanged"
     assert stored(rag).owner == "Sales"
+
+
+def test_what_a_new_text_says_waits_until_that_text_answers(rag: RagDB, query: Query) -> None:
+    add(rag, "# P\n\nStatus: draft\n\nsecret okapi")
+    rag.add(described(Document("q.md", "# Q\n\npublic zebra")))
+    worker_less = {"embed": False}
+    documents.add(rag.context, described(Document("p.md", "# P\n\npublic okapi")), **worker_less)
+    documents.add(rag.context, described(Document("q.md", "# Q\n\nStatus: draft\n\nsecret zebra")), **worker_less)
+    assert query("select uri, status, ingest_state from ragdb.document order by 1") == [
+        ("p.md", "draft", "queued"),
+        ("q.md", "active", "queued"),
+    ]
+    assert [hit.content for hit in rag.search("okapi zebra", pipeline=LEXICAL)] == ["# Q\n\npublic zebra"]
+    drain(rag)
+    assert query("select uri, status, ingest_state from ragdb.document order by 1") == [
+        ("p.md", "active", "ready"),
+        ("q.md", "draft", "ready"),
+    ]
+    assert [hit.content for hit in rag.search("okapi zebra", pipeline=LEXICAL)] == ["# P\n\npublic okapi"]
+
+
+def test_an_explicit_status_stays_when_a_page_that_said_the_same_stops_saying_it(rag: RagDB) -> None:
+    add(rag, "# P\n\n> Status: draft\n\ntext", status="draft")
+    add(rag, "# P\n\ntext")
+    assert stored(rag).status == "draft"
+
+
+def test_metadata_of_a_page_goes_with_it_and_that_of_others_stays(rag: RagDB, query: Query) -> None:
+    add(rag, "---\naudience: internal\nteam: x\n---\n# P\n\ntext", metadata={"tenant": 7})
+    assert stored(rag).metadata == {"audience": "internal", "team": "x", "tenant": 7}
+    query("""update ragdb.document set metadata = metadata || '{"team": "y", "note": "by hand"}'""")
+    add(rag, "---\nteam: x\n---\n# P\n\ntext")
+    assert stored(rag).metadata == {"team": "y", "tenant": 7, "note": "by hand"}
+    add(rag, "---\nteam: z\n---\n# P\n\ntext")
+    assert stored(rag).metadata == {"team": "z", "tenant": 7, "note": "by hand"}
+    add(rag, "# P\n\ntext")
+    assert stored(rag).metadata == {"tenant": 7, "note": "by hand"}
+
+
+def test_a_run_without_rules_takes_nothing_back(rag: RagDB) -> None:
+    add(rag, "# P\n\n> Status: draft\n\ntext")
+    rag.add(described(Document("p.md", "# P\n\n> Status: draft\n\ntext"), Rules.none()))
+    assert stored(rag).status == "draft"
 
 
 def test_found_that_is_no_object_is_refused(query: Query, rag: RagDB) -> None:

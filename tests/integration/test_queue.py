@@ -214,7 +214,7 @@ def test_what_is_idle_does_other_work_and_jobs_come_first(rag: RagDB, query: Que
         seen.append(query("select count(*) from ragdb.job")[0][0])
         return 1 if len(seen) < 3 else 0
 
-    monkeypatch.setattr(queue, "IDLE_TASKS", [task])
+    monkeypatch.setattr(queue.vector_sets, "fill_some", lambda context, collection=None: task(context))
     assert once(rag).ready == 1
     assert seen == [0, 0, 0]
 
