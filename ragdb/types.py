@@ -379,9 +379,9 @@ class Answer(_Value):
 
     @property
     def sources(self) -> str:
-        """One line a citation: `[n] label (start-end)`; empty without citations."""
+        """One line a citation: `[n] uri > headings (page p, start-end)`; empty without citations."""
         return "\n".join(
-            f"[{c.number}] {c.uri}{' > ' + ' > '.join(c.heading_path) if c.heading_path else ''} ({c.start}-{c.end})"
+            f"[{c.number}] {' > '.join((c.uri, *c.heading_path))} ({f'page {c.page}, ' if c.page else ''}{c.start}-{c.end})"
             for c in self.citations
         )
 

@@ -152,7 +152,8 @@ def _walk(folder: Path, failed: list[Failed]) -> Iterator[Path]:
         for name in sorted(names):
             path = Path(here, name)
             # What is neither a file nor a link to one (a pipe, a socket) would block the reader.
-            if not name.startswith(".") and (path.is_file() or path.is_symlink()):
+            # ~$report.docx is what Office keeps beside a document that is open
+            if not name.startswith((".", "~$")) and (path.is_file() or path.is_symlink()):
                 yield path
 
 

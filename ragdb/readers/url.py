@@ -75,6 +75,10 @@ def read_url(url: str, *, timeout: float = 20.0, max_bytes: int = 100_000_000, r
     fetched = _fetch(url, timeout, max_bytes)
     suffix = _suffix(fetched, url)
     document = _read(fetched, suffix, url)
+    if not document.content.strip():
+        raise UnreadableFile(
+            f"{url}: it has no text (a login form, or a page that scripts fill); save the page in a browser and add the file"
+        )
     address = bare(url)
     document = dataclasses.replace(
         document,
