@@ -147,13 +147,16 @@ def chaos(home: Path, url: str, documents: int, workers: int, seconds: float, ev
     """Kills one worker every `every` seconds, and restarts the server without a checkpoint now and then."""
     queue_up(url, documents, cut=False)
     processes = [start(url) for _ in range(workers)]
-    kills, worst, done = 0, 0, 0
+    kills, hits, worst, done = 0, 0, 0, 0
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         time.sleep(every)
         victim = kills % workers
         processes[victim].kill()
         processes[victim].wait()
+        # one that was still starting, or had nothing in hand, proves nothing
+        own = f"leased_by like '%:{processes[victim].pid}:%'"
+        hits += value(url, f"select exists (select from ragdb.job where state = 'processing' and {own})")
         processes[victim] = start(url)
         kills += 1
         worst = max(worst, value(url, "select coalesce(max(attempts), 0) from ragdb.job"))
@@ -173,6 +176,7 @@ def chaos(home: Path, url: str, documents: int, workers: int, seconds: float, ev
     codes = [process.wait(60) for process in processes]
     return {
         "kills": kills,
+        "of these with jobs in hand": hits,
         "restarts": done,
         "ready while killed": ready,
         "most attempts": worst,

@@ -26,7 +26,7 @@ def worker(
         float, typer.Option("--lease", min=1, metavar="SECONDS", help="A worker that is silent for so long loses its documents.")
     ] = 300.0,
 ) -> None:
-    """Cut and embed the documents that wait, until SIGTERM or Ctrl-C.
+    """Cut and embed the documents that wait, until told to end.
 
     Those of every collection, each with its own model, or of the one you name. Any number of workers share the work.
     """
