@@ -143,15 +143,26 @@ def speed(url: str, documents: int, workers: int) -> dict[str, Any]:
     return found
 
 
+def busy(url: str, processes: list[subprocess.Popen[bytes]]) -> int:
+    """The first worker that has jobs in hand. Killing one that still starts would prove nothing, and starting takes seconds."""
+    while True:
+        with psycopg.connect(url, autocommit=True) as conn:
+            held = {name.split(":")[-2] for (name,) in conn.execute("select leased_by from ragdb.job where state = 'processing'")}
+        for number, process in enumerate(processes):
+            if str(process.pid) in held:
+                return number
+        time.sleep(0.01)
+
+
 def chaos(home: Path, url: str, documents: int, workers: int, seconds: float, every: float, restarts: int) -> dict[str, Any]:
-    """Kills one worker every `every` seconds, and restarts the server without a checkpoint now and then."""
+    """Kills a worker that has jobs in hand, `every` seconds after the last one (or when one has), and restarts the server without a checkpoint now and then."""
     queue_up(url, documents, cut=False)
     processes = [start(url) for _ in range(workers)]
     kills, hits, worst, done = 0, 0, 0, 0
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         time.sleep(every)
-        victim = kills % workers
+        victim = busy(url, processes)
         processes[victim].kill()
         processes[victim].wait()
         # one that was still starting, or had nothing in hand, proves nothing
