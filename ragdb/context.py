@@ -366,7 +366,7 @@ class Context:
         size = min(MAX_TOKENS, embedder.max_tokens)
         with self._lock:
             if self._chunker is None:
-                info = self.info(db) if self._given_chunker is None else None
+                info = (self._active or self.info(db)) if self._given_chunker is None else None
                 name = str(self._given_chunker or (info and info["chunker"]) or "markdown")
                 own = {"max_tokens": size, "embedder": embedder, "llm": self.llm, "prompts": self.prompts}
                 self._chunker = adapters.load("chunkers", name, defaults=own)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ragdb.db.caller import Row
     from ragdb.db.hnsw import Built, Model
 
-app = typer.Typer(help="Change the embedding model: vector sets, their index, which is active.", no_args_is_help=True)
+app = typer.Typer(help="Embedding models: vector sets, indexes, a change.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The embedding model, as `ragdb embedder list` shows it.")]
 

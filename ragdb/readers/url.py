@@ -9,18 +9,20 @@ import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ragdb.adapters import require
 from ragdb.errors import UnreadableFile
-from ragdb.metadata import Rules, described
 from ragdb.readers import SUFFIXES, reader
 from ragdb.readers.charset import labelled
 from ragdb.readers.html import read_html
 from ragdb.readers.media import of_suffix
 from ragdb.readers.sniff import identify
 from ragdb.types import Document
+
+if TYPE_CHECKING:
+    from ragdb.metadata import Rules
 
 _REDIRECTS = 10
 _PATIENCE = 15  # times the timeout: how long a server that sends little by little is listened to
@@ -87,6 +89,8 @@ def read_url(url: str, *, timeout: float = 20.0, max_bytes: int = 100_000_000, r
         updated_at=document.updated_at or fetched.modified,
         media_type=document.media_type or of_suffix(suffix),
     )
+    from ragdb.metadata import described  # which needs YAML and Markdown
+
     return described(document, rules)
 
 

@@ -321,7 +321,7 @@ def test_vectors_made_for_the_model_that_was_active_are_refused_and_made_again(p
     activate(pages, NEW)
     with pytest.raises(StaleModel, match=r"active by now"):
         worker.work(pages.context.database, job, stale, pages.context.chunking())
-    assert query("select state, last_error is not null from ragdb.job") == [("queued", True)]
+    assert query("select state, attempts from ragdb.job") == [("queued", 0)]
     assert drain(pages) == ["late"]
     assert query("select e.dims from ragdb.embedding e join ragdb.chunk k using (chunk_id) where k.document_id = 13") == [(16,)]
 
@@ -333,9 +333,7 @@ def test_a_set_activated_between_embedding_and_the_flip_is_noticed(pages: RagDB,
     job = worker.claim(db, collection="help")
     assert job is not None
     embedder = pages.context.embedder()
-    worker._cut_if_needed(
-        db, job, {"job_id": job["job_id"], "lease_token": job["lease_token"]}, pages.context.chunking(), None, None
-    )
+    worker.cut_if_needed(db, job, pages.context.chunking())
     worker._embed_missing(db, job, {"job_id": job["job_id"], "lease_token": job["lease_token"]}, embedder, None)
     activate(pages, NEW)
     with pytest.raises(StaleModel, match="no vector of the active model"):

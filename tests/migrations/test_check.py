@@ -152,7 +152,9 @@ def test_check_needs_no_right_to_write(ragdb_url: str) -> None:
     with psycopg.connect(ragdb_url, autocommit=True) as conn:
         conn.execute("do $$ begin if to_regrole('looker') is null then create role looker login; end if; end $$")
         conn.execute("grant usage on schema ragdb to looker")
-        conn.execute("grant select on ragdb.alembic_version, ragdb.embedding_model, ragdb.collection, ragdb.embedding to looker")
+        conn.execute(
+            "grant select on ragdb.alembic_version, ragdb.embedding_model, ragdb.collection, ragdb.embedding, ragdb.vector_set to looker"
+        )
     as_looker = libpq_url(make_url(ragdb_url).set(username="looker"))
     assert all(line.startswith("grant ") and " to looker: " in line for line in lines(as_looker))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import random
 import time
 from bisect import bisect_right
@@ -545,7 +546,9 @@ def test_semantic_without_an_embedder_says_so() -> None:
 
 def context(chunker: Any, embedder: FakeEmbedder = EMBEDDER) -> Context:
     made = Context("postgresql://nobody@127.0.0.1:1/none", "c", embedder=embedder, reranker=None, llm=None, chunker=chunker)
-    made._embedder = embedder
+    # as a program that has looked at its collection a moment ago
+    made._active = {"model": embedder.name, "dims": embedder.dimension, "chunker": None}
+    made._seen_at = math.inf
     return made
 
 
