@@ -36,14 +36,27 @@ class Contexts:
 
     def of(self, collection_id: int, collection: str) -> Context | None:
         """The collection's context with its embedder loaded; None, with a line in the log, where this process has it not."""
-        with self._lock:
-            try:
-                return self._found(collection_id, collection)
-            except Exception as error:
-                if is_outage(error):
-                    raise
+        try:
+            with self._lock:
+                context = self._found(collection_id, collection)
+            self._same_model(context)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            with self._lock:
                 self._leave(collection_id, collection, f"{error}")
-                return None
+            return None
+        return context
+
+    def _same_model(self, context: Context) -> None:
+        """Refuses a model that is another one by now than its name's vectors are of. It embeds, so no lock is held."""
+        embedder = context.embedder(context.database)
+        try:
+            probe.verify(context.database, embedder, store=True)
+        except ModelError as error:
+            if not error.transient:
+                raise
+            logger.info("%s could not be compared with its stored vectors now: %s", embedder.name, error)
 
     def _found(self, collection_id: int, collection: str) -> Context:
         rows = self._root.database.call("collection_info", collection=collection)
@@ -59,13 +72,7 @@ class Contexts:
             collection, embedder=self._embedders.get(model, model), analyzer=info["analyzer"] == "external"
         )
         context.check_analyzer(info)
-        embedder = self._embedders[model] = context.embedder(context.database)
-        try:
-            probe.verify(context.database, embedder, store=True)
-        except ModelError as error:
-            if not error.transient:
-                raise
-            logger.info("%s could not be compared with its stored vectors now: %s", model, error)
+        self._embedders[model] = context.embedder(context.database)
         context.chunking(context.database)
         self._known[collection_id] = (model, context)
         self._left.pop(collection_id, None)
