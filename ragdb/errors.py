@@ -95,6 +95,10 @@ class StaleModel(DatabaseError):
     """Another vector set became active while vectors were made; they are made again, nothing is lost."""
 
 
+class NotCut(DatabaseError):
+    """A text was to be made ready whose chunks are not there: the server lost them when it crashed. They are cut again."""
+
+
 class UnknownRun(RagDBError):
     """No recorded run has this id."""
 

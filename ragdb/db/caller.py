@@ -36,6 +36,7 @@ _BY_STATE: dict[str, type[errors.RagDBError]] = {
     "RD008": errors.StaleLease,
     "RD009": errors.UnknownRun,
     "RD010": errors.StaleModel,
+    "RD011": errors.NotCut,
 }
 
 

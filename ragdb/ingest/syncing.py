@@ -158,6 +158,9 @@ def locked(context: Context, folder: str | Path) -> Iterator[None]:
         try:
             yield
         finally:
+            # said, not left to the end of the connection, which the server notices a moment later
+            if not conn.closed and not conn.broken:
+                conn.execute("select pg_advisory_unlock_all()")
             conn.close()
 
 

@@ -24,7 +24,7 @@ from ragdb.db import probe
 from ragdb.db.caller import Caller, Row, one, value
 from ragdb.db.pool import Database
 from ragdb.embedders import embed_checked
-from ragdb.errors import ModelError, RagDBError, StaleLease, StaleModel
+from ragdb.errors import ModelError, NotCut, RagDBError, StaleLease, StaleModel
 from ragdb.ingest.outage import backoff, is_outage
 from ragdb.ingest.prepare import in_parts
 from ragdb.protocols import Embedder
@@ -244,7 +244,7 @@ def _store(db: Caller, held: dict[str, Any], chunk_ids: list[int], vectors: Sequ
 
 def fail(db: Caller, job: Row, error: Exception) -> str:
     """Records a failed attempt of a claimed job; returns its document's state. An outage of the database counts for nothing."""
-    outage = is_outage(error)
+    outage = is_outage(error) or isinstance(error, NotCut)  # chunks that a crash of the server took are cut again
     permanent = isinstance(error, RagDBError) and not outage and not (isinstance(error, ModelError) and error.transient)
     reason = f"{type(error).__name__}: {error}".replace("\x00", " ")[:2000]
     try:

@@ -32,7 +32,7 @@ begin
   if exists (select from ragdb.document_revision r
               where r.document_id = make_ready.document_id and r.revision = make_ready.revision and r.chunking is null) then
     raise exception 'document %, revision %: the text is not cut into chunks yet', make_ready.document_id, make_ready.revision
-      using errcode = 'RD007', hint = 'Let a worker finish it: ragdb worker --once';
+      using errcode = 'RD011', hint = 'Let a worker finish it: ragdb worker --once';
   end if;
   -- held to the end of the transaction: another set made active meanwhile would find a ready document without its vectors
   select x.* into c

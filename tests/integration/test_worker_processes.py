@@ -359,7 +359,12 @@ def test_workers_and_readers_go_on_after_the_server_was_restarted(start: Start) 
                 embedded.start(home)
                 back = time.monotonic()
                 until(lambda moment=back: bool(answered) and answered[-1] > moment, 20, "the reader did not come back")
-            until(is_true(query, "not exists (select from ragdb.job)"))
+            try:
+                until(is_true(query, "not exists (select from ragdb.job)"))
+            except AssertionError:
+                pytest.fail(
+                    f"still there: {query('select state, attempts, lost, leased_until - now(), leased_by, last_error from ragdb.job limit 5')}"
+                )
         finally:
             stop.set()
             reading.join()
