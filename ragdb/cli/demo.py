@@ -125,7 +125,7 @@ def _what_next(state: State) -> None:
         (f'search "wind speed" -c {COLLECTION} --where \'{{"language": "en"}}\'', "only the English pages"),
         (f"ls -c {COLLECTION}", "the pages, archived ones and drafts too"),
         (f'db psql -c "{_SQL}"', "the same from psql"),
-        ("add FOLDER -c mine", "your own Markdown and text files"),
+        ("add FOLDER -c mine", "your own files"),
         ("db stop", "the commands above leave the server running"),
     ):
         say(f"  {state.command(verb_)}\n      {dim(about)}")

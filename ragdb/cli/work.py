@@ -78,6 +78,8 @@ def _tell(state: State, item: Done, done: list[dict[str, Any]], *, once: bool) -
 def _sum_up(state: State, done: list[dict[str, Any]], report: Any) -> None:
     if state.json:
         json_line({"documents": done})
+    elif report.filled:
+        say(f"{counted(report.filled, 'vector')} made for sets that do not answer yet: ragdb embedder list")
     elif not done and not report.unserved:
         say("nothing waits")
     if report.failed:

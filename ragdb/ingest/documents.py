@@ -101,6 +101,8 @@ def _finish(
     cutting: worker.CutProgress | None,
 ) -> Any:
     while True:
+        # before the claim: what cannot be loaded holds no job
+        embedder, chunking = context.embedder(db), context.chunking(db)
         job = worker.claim(db, document_id=added.document_id)
         if job is None and worker.release_dead(db):
             job = worker.claim(db, document_id=added.document_id)
@@ -110,15 +112,15 @@ def _finish(
             return worker.work(
                 db,
                 job,
-                context.embedder(db),
-                context.chunking(db),
+                embedder,
+                chunking,
                 vectors=document.vectors,
                 progress=progress,
                 document=document,
                 cutting=cutting,
             )
         except StaleModel:
-            # Given vectors are of the model that was active; the others are made again, while the job has attempts left.
+            # Given vectors are of the model that was active; the others are made again, with the new one.
             if document.vectors is not None or value(db.call("document_state", document_id=added.document_id)) != "queued":
                 raise
             context.info(db)

@@ -25,6 +25,7 @@ from ragdb.db.pool import Database
 from ragdb.ingest import documents, vector_sets
 from ragdb.ingest.batch import Batch, Claimed, Done, Health, ModelDown
 from ragdb.ingest.contexts import Contexts
+from ragdb.ingest.lease import renewed
 from ragdb.ingest.listening import Listener
 from ragdb.ingest.outage import backoff, is_outage
 from ragdb.ingest.worker import held_by, release_dead, worker_name
@@ -56,6 +57,7 @@ class Report:
 
     ready: int = 0
     failed: int = 0
+    filled: int = 0  # vectors of sets that do not answer yet
     unserved: dict[int, str] = field(default_factory=dict)
     gave_back: int = 0
     #: A model was still at work in a thread at the end of the grace period.
@@ -99,7 +101,7 @@ class _Worker:
         self.report = Report()
         self.loops = [_Loop(self, number) for number in range(options.concurrency)]
         self._told = told
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self.error: BaseException | None = None
 
     def run(self) -> Report:
@@ -148,7 +150,7 @@ class _Worker:
             loop.woken.set()
 
     def told(self, done: Done) -> None:
-        with self._lock:
+        with self.lock:
             if done.error is not None:
                 self.report.failed += 1
             elif done.state == "ready":
@@ -228,7 +230,12 @@ class _Loop:
         if not rows:
             return self._idle()
         began = time.monotonic()
-        with _heartbeat(self._db, self.name, self.worker.options.lease):
+        lease = self.worker.options.lease
+        with renewed(
+            lambda: self._db.call_unsynced("extend_leases", worker=self.name, lease=f"{lease} seconds"),
+            every=lease / 5,
+            what=f"the leases of {self.name}",
+        ):
             self._work(rows)
         self._measure(len(rows), time.monotonic() - began)
         return True
@@ -306,27 +313,10 @@ class _Loop:
         if self.worker.stop.is_set():
             return False
         # documents first; then what vector sets lack that do not answer yet
-        return vector_sets.fill_some(self.worker.context, collection=self.worker.options.collection) > 0
-
-
-@contextmanager
-def _heartbeat(db: Database, name: str, lease: float) -> Iterator[None]:
-    """Renews the leases of a loop while it works. A process that is stopped or killed renews nothing."""
-    ended = threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(lease / 5):
-            try:
-                db.call_unsynced("extend_leases", worker=name, lease=f"{lease} seconds")
-            except Exception as error:  # noqa: BLE001  the server restarts; a lease outlives some beats
-                logger.info("the leases of %s could not be renewed: %s", name, error)
-
-    beating = threading.Thread(target=beat, name="ragdb-lease", daemon=True)
-    beating.start()
-    try:
-        yield
-    finally:
-        ended.set()
+        filled = vector_sets.fill_some(self.worker.context, collection=self.worker.options.collection)
+        with self.worker.lock:
+            self.worker.report.filled += filled
+        return filled > 0
 
 
 @contextmanager

@@ -12,9 +12,8 @@ import logging
 import os
 import secrets
 import socket
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from ragdb.db.caller import Caller, Row, one, value
 from ragdb.db.pool import Database
 from ragdb.embedders import embed_checked
 from ragdb.errors import ModelError, NotCut, RagDBError, StaleLease, StaleModel
+from ragdb.ingest.lease import renewed
 from ragdb.ingest.outage import backoff, is_outage
 from ragdb.ingest.prepare import in_parts
 from ragdb.protocols import Embedder
@@ -108,7 +108,7 @@ def work(
     `vectors`, one per chunk in order, are stored instead of embedding. `document` is the job's, where it is at hand.
     """
     held = held_by(job)
-    with _heartbeat(db, held):
+    with _kept(db, held):
         return _worked(db, job, held, embedder, chunking, vectors, progress, document, cutting)
 
 
@@ -153,29 +153,11 @@ def _worked(
         raise
 
 
-@contextmanager
-def _heartbeat(db: Caller, held: dict[str, Any]) -> Iterator[None]:
-    """Renews the lease while a large text is cut or a slow model works. A session's transaction is its caller's own."""
+def _kept(db: Caller, held: dict[str, Any]) -> AbstractContextManager[None]:
+    """Renews the lease meanwhile; not in a session's transaction, which is its caller's own."""
     if not isinstance(db, Database):
-        yield
-        return
-    ended = threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(_BEAT):
-            try:
-                db.call("extend_lease", **held)
-            except StaleLease:
-                return  # the next write says so
-            except Exception as error:  # noqa: BLE001  the server restarts; the lease outlives some beats
-                logger.info("the lease of job %s could not be renewed: %s", held["job_id"], error)
-
-    beating = threading.Thread(target=beat, name="ragdb-lease", daemon=True)
-    beating.start()
-    try:
-        yield
-    finally:
-        ended.set()
+        return nullcontext()
+    return renewed(lambda: db.call("extend_lease", **held), every=_BEAT, what=f"the lease of job {held['job_id']}")
 
 
 def held_by(job: Row) -> dict[str, Any]:

@@ -26,7 +26,6 @@ _LABELLED = regex.compile(rf"{_WORD}(?:\s{_WORD}){{0,2}}\s?[:=]")
 _NEXT = regex.compile(rf"(?:\s*[/|·•;、,]\s*|\s{{2,}})(?={_LABELLED.pattern})|\s+(?={_WORD}\s?[:=])")
 _LABEL = regex.compile(r"[^:。.]{1,24}:\s*(?=\S)")
 _ASIDE = regex.compile(r"\s*\((?P<aside>[^()]*(?:\([^()]*\)[^()]*)*)\)")
-_BRACKETS = regex.compile(r"^[\[【「(`\s]+|[\]】」)`\s.。、,;]+$|^[^\w\s\[【「(]+\s*")
 
 
 def described(document: Document, rules: Rules | None = None) -> Document:
@@ -65,13 +64,8 @@ def described(document: Document, rules: Rules | None = None) -> Document:
 
 def _properties(document: Document) -> dict[str, dict[str, Any]]:
     """What the reader took from the file itself: a PDF's date, a page's language."""
-    known = {name: getattr(document, name) for name in FIELDS}
-    return {name: {"value": stored(value), "rule": "file properties"} for name, value in known.items() if value is not None}
-
-
-def stored(value: Any) -> Any:
-    """A value as JSON holds it."""
-    return value.isoformat() if isinstance(value, datetime) else value
+    known = ((name, getattr(document, name)) for name in FIELDS)
+    return {name: {"value": values.stored(value), "rule": "file properties"} for name, value in known if value is not None}
 
 
 def _typed(field: str, value: Any) -> Any:
@@ -146,7 +140,7 @@ def _read(rule: Rule, text: str) -> tuple[Any, str | None] | None:
         read = values.version(text)
         return _with_aside(text, read) if read and regex.match(r"\s*(?:$|[(/|·、,;]|\.$)", text[read[1] :]) else None
     if rule.field == "status":
-        status = status_of(rule, text)
+        status = values.status(rule.words, text)
         return (status, None) if status else None
     bare = regex.split(r"\s*[(（]", text, maxsplit=1)[0].strip(" .。、,;")
     if rule.field == "language":
@@ -157,17 +151,9 @@ def _read(rule: Rule, text: str) -> tuple[Any, str | None] | None:
     return None if known is None else _with_aside(text, (known, len(bare)))
 
 
-def status_of(rule: Rule, text: str) -> str | None:
-    """The status that a whole value means: `Draft`, `【ドラフト】`, `draft v0.3 (in review)`, `superseded by ADR-12`."""
-    bare = _BRACKETS.sub("", _BRACKETS.sub("", text))
-    tries = [bare, regex.split(r"\s*\(|\s+[-–—]\s+|\s+v?\d", bare, maxsplit=1)[0], regex.split(r"\s+by\s", bare, maxsplit=1)[0]]
-    said = (rule.words.get(one.strip(" .。、,;").casefold()) for one in tries)
-    return next((status for status in said if status), None)
-
-
 def _with_aside(text: str, read: tuple[Any, int] | None) -> tuple[Any, str | None] | None:
     if read is None:
         return None
     value, end = read
     aside = _ASIDE.match(text, end)
-    return stored(value), aside["aside"].strip() or None if aside else None
+    return values.stored(value), aside["aside"].strip() or None if aside else None

@@ -58,18 +58,12 @@ def _fields(written: Mapping[str, Any], rules: Rules, found: dict[str, dict[str,
             used.append(key)
             if value is not False:
                 text = f"{key}: {written[key]}"[:200]
-                found[rule.field] = {"value": _stored(value), "rule": "front matter", "text": text}
+                found[rule.field] = {"value": values.stored(value), "rule": "front matter", "text": text}
     return used
-
-
-def _stored(value: Any) -> Any:
-    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 def _value(rule: Rule, value: Any) -> Any:
     """None: not of this form; False: it says no (`draft: false`)."""
-    from ragdb.metadata.finding import status_of
-
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, str) or not value.strip():
@@ -80,5 +74,5 @@ def _value(rule: Rule, value: Any) -> Any:
     if rule.field in ("updated_at", "review_after"):
         return values.front_moment(value)
     if rule.field == "status":
-        return status_of(rule, value)
+        return values.status(rule.words, value)
     return values.name(value) if rule.field == "owner" else value.strip()

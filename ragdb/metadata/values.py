@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
+import regex
 import yaml
 
 log = logging.getLogger("ragdb.ingest")
@@ -48,6 +50,7 @@ _DAY_OF_THE_WEEK = re.compile(
     r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?[,.]?|[月火水木金土日]曜日?)\s*", re.IGNORECASE
 )
 _ZONES = {"JST": "+09:00", "Z": "+00:00", "UTC": "+00:00", "GMT": "+00:00"}
+_BRACKETS = regex.compile(r"^[\[【「(`\s]+|[\]】」)`\s.。、,;]+$|^[^\w\s\[【「(]+\s*")
 _VERSION = re.compile(
     r"(?:v(?:er(?:sion)?)?\.?\s?)?\d+(?:\.\d+)*(?:[-+.]?[a-z0-9]+)*|第\s?\d+(?:\.\d+)*\s?版|rev\.?\s?\w+", re.IGNORECASE
 )
@@ -125,9 +128,17 @@ def name(text: str) -> str | None:
     text = text.strip(" \t.,;、。")
     if not 1 <= len(text) <= 80 or re.search(r"[。?!<>]|https?://|[a-z]{3}\. ", text):
         return None
-    return (
-        None
-        if text.lower()
-        in {"tbd", "tba", "n/a", "na", "none", "unknown", "-", "–", "—", "?", "未定", "なし", "不明", "未設定", "同上"}
-        else text
-    )
+    return None if text.lower() in _NOBODY else text
+
+
+def status(words: Mapping[str, str], text: str) -> str | None:
+    """The status that a whole value means: `Draft`, `【ドラフト】`, `draft v0.3 (in review)`, `superseded by ADR-12`."""
+    bare = _BRACKETS.sub("", _BRACKETS.sub("", text))
+    tries = [bare, regex.split(r"\s*\(|\s+[-–—]\s+|\s+v?\d", bare, maxsplit=1)[0], regex.split(r"\s+by\s", bare, maxsplit=1)[0]]
+    said = (words.get(one.strip(" .。、,;").casefold()) for one in tries)
+    return next(filter(None, said), None)
+
+
+def stored(value: Any) -> Any:
+    """A value as JSON holds it."""
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -72,7 +72,7 @@ begin
     select g.*, substr(sha256(convert_to(g.context || chr(31) || g.content, 'UTF8')), 1, 16) as text_hash
       from jsonb_to_recordset(chunks) as g(ordinal integer, content text, context text, "start" integer, "end" integer, page integer, section integer, label text, lexemes jsonb)),
   nth as (
-    select g.*, row_number() over (partition by g.text_hash order by g.ordinal) + case when first_ordinal = 0 then 0 else (
+    select g.*, row_number() over (partition by g.text_hash order by g.ordinal) + case when first_ordinal = 0 or ready = 0 then 0 else (
              select count(*) from ragdb.chunk k join ragdb.chunk_place p on p.chunk_id = k.chunk_id
               where k.text_hash = g.text_hash and p.document_id = write_chunks.document_id and p.revision = write_chunks.revision) end as n
       from given g),

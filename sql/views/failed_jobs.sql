@@ -1,4 +1,4 @@
--- Documents that were given up, and those that failed and wait to be tried again, each with its reason.
+-- Documents that were given up, and those that failed and wait to be tried again, each with its reason. Reads the whole queue.
 --   select uri, reason from ragdb.failed_jobs where state = 'failed';      select ragdb.retry_jobs('help', 'article/17');
 create or replace view ragdb.failed_jobs with (security_invoker = true) as
 select c.name as collection,
