@@ -63,7 +63,7 @@ endef
 .venv/.installed: pyproject.toml Makefile
 	$(make-venv)
 	@echo "installing ragdb and what its tests need in $(@D) ..." >&2
-	@$(@D)/$(PIP) --editable '.[local,rerank,openai,anthropic,files]' --group test
+	@$(@D)/$(PIP) --editable '.[local,rerank,openai,anthropic,files,eval]' --group test
 	@touch $@
 
 .venv/.installed-lint: .venv/.installed

@@ -256,7 +256,9 @@ def test_watching_outlives_lost_connections_and_a_second_sync(
     made.fail = None
 
 
-PROGRAM = [sys.executable, "-m", "ragdb.cli.main", "sync", "--watch", "-c", "help"]
+# What a script starts in the background ignores Ctrl-C, and so does what that starts: these tests, and their program.
+HEARS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from ragdb.cli.main import main; main()"
+PROGRAM = [sys.executable, "-c", HEARS, "sync", "--watch", "-c", "help"]
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
