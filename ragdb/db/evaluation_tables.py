@@ -101,6 +101,7 @@ class EvalJudgement(Base):
             text("md5(coalesce(quote, ''))"),
             unique=True,
         ),
+        Index("eval_judgement_uri_idx", text("md5(uri)")),
         {"comment": "What a person said about one document, or some words of it, for one question."},
     )
     eval_judgement_id: Mapped[int] = identity("key")

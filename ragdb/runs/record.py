@@ -46,9 +46,10 @@ class Recorder:
         conversation: str | None = None,
         share: float = 1.0,
         redact: Callable[[str], str] | None = None,
+        eval_run_id: int | None = None,
     ) -> None:
         """`share` of the runs is stored, besides all that failed and all of a conversation; `redact` is given each text first."""
-        self._share = 1.0 if conversation is not None else share
+        self._share = 1.0 if conversation is not None or eval_run_id is not None else share
         self._redact = redact
         self._prices = prices or Prices()
         self._head = {
@@ -59,6 +60,7 @@ class Recorder:
             "pipeline": dict(pipeline),
             "k": k,
             "conversation": conversation,
+            "eval_run_id": eval_run_id,
         }
         self._began_at = time.time_ns()
         self._began = time.perf_counter()
