@@ -11,7 +11,7 @@ import typer
 
 from ragdb.cli.evaluation import SetName, app, opened
 from ragdb.cli.output import columns, counted, json_line, note, on_terminal, say
-from ragdb.cli.state import State, verb
+from ragdb.cli.state import State, json_object, verb
 from ragdb.errors import ConfigError
 
 __all__ = ["app"]
@@ -60,6 +60,7 @@ def run(
     context: Annotated[
         str, typer.Option("--context", help="gold: answer from the judged chunks, without a search.")
     ] = "retrieved",
+    where: Annotated[str | None, typer.Option("--where", metavar="JSON", help="A filter over each question's own.")] = None,
     again: Again = False,
 ) -> None:
     """Ask the questions of a set through pipelines, and show their metrics.
@@ -69,7 +70,8 @@ def run(
     from ragdb.evaluate import running
 
     with opened(state) as rag:
-        how = _how(rag, metric, k=k, jobs=jobs, answers=answers, judge=judge, context=context, again=again)
+        given = json_object(where, "--where") or {}
+        how = _how(rag, metric, k=k, jobs=jobs, answers=answers, judge=judge, context=context, where=given, again=again)
         with Asking() as asking:
             found = running.run(rag, eval_set, _pipelines(rag, pipeline), how=how, collection=_other(state), progress=asking.told)
     _show(state, found, how.metrics if metric else None)
@@ -354,8 +356,8 @@ def _show(state: State, found: Sequence[EvalRun], metrics: Sequence[str] | None)
 
 
 def _p50(one: EvalRun) -> float:
-    """Median of the questions' times, in milliseconds."""
-    times = [result.ms for result in one.results if not result.error]
+    """Median of the questions' times in milliseconds, without the vector of the question: that is kept for the next run."""
+    times = [result.ms - result.stage_ms.get("embed", 0.0) for result in one.results if not result.error]
     return statistics.median(times) if times else 0.0
 
 

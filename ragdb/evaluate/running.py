@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import ragdb
@@ -50,7 +50,7 @@ class How:
 
     `answers`: the language model writes them; else they are quotations, which cost nothing. `judge` scores them by
     `judged`. `context` gold: from the chunks that were judged relevant, without a search, so that what is lost then is lost by
-    the writing. `jobs`: questions at a time; times are those of a busy machine where it is more than one.
+    the writing. `where` is put over each question's own. `jobs`: questions at a time; times are those of a busy machine where it is more than one.
     """
 
     k: int = 6
@@ -59,6 +59,7 @@ class How:
     judge: Judging | None = None
     judged: tuple[str, ...] = _ANSWER_METRICS
     context: Literal["retrieved", "gold"] = "retrieved"
+    where: Mapping[str, Any] = field(default_factory=dict)
     jobs: int = 1
     metrics: tuple[str, ...] = measures.DEFAULT
     again: bool = False
@@ -122,6 +123,7 @@ def settings_of(context: Context, judged: EvalSet, pipeline: Pipeline, how: How)
         "k": how.k,
         "depth": how.depth,
         "context": how.context,
+        "where": dict(how.where),
         "answers": "llm" if how.answers else "extractive",
         "embedder": info.get("model"),
         "reranker": getattr(reranker, "name", None) or (type(reranker).__name__ if reranker else None),
@@ -217,7 +219,7 @@ def _result(
             question.question,
             k=how.k,
             depth=how.depth,
-            where=question.where,
+            where={**question.where, **how.where},
             gold=_gold(evidence) if how.context == "gold" else None,
             writes=how.answers,
             eval_run_id=run_id,
