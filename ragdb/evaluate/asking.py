@@ -66,7 +66,7 @@ class Asking:
         found = replace(found, raw=sendable(reply.text or ""), usage=self._usage(reply, _ms(began)))
         try:
             _check_whole(reply, text)
-            if (said := json_value(reply.text)) is not None and said == json_value(template.template):
+            if (said := json_value(reply.text)) is not None and said in _examples(template.template):
                 raise Unusable("it wrote the example of the prompt")  # as small models do
             return found, read(reply.text)
         except Unusable as error:
@@ -89,6 +89,10 @@ class Asking:
         tokens = {"prompt_tokens": reply.prompt_tokens or 0, "completion_tokens": reply.completion_tokens or 0}
         cost = self._prices.of({"model": self.name, "calls": 1, "failed": 0, **tokens})
         return {**tokens, "ms": ms} if cost is None else {**tokens, "ms": ms, "cost": cost}
+
+
+def _examples(prompt: str) -> list[Any]:
+    return [json_value(line) for line in prompt.splitlines() if line.startswith("{")]
 
 
 def _check_whole(reply: Completion, prompt: str) -> None:

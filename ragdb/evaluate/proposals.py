@@ -21,15 +21,16 @@ _GIVEN_AWAY = 4  # characters: a shorter answer may stand in a question by chanc
 _POINTS = regex.compile(
     r"\b(?:this|these|the\s+(?:above|following|given|provided|quoted))\s+(?:\w+\s+)?"
     r"(?:documents?|texts?|passages?|parts?|sections?|pages?|articles?|chapters?|tables?|lists?|excerpts?|files?|guides?|statements?)\b"
-    r"|\b(?:the|said)\s+(?:text|passage|excerpt|quote|quotation|author|document)\b"
+    r"|\bthe\s+(?:text|passage|excerpt|quote|quotation)\b|\b(?:in|by|of|from|does)\s+the\s+(?:document|author)\b"
     r"|\baccording\s+to\s+(?:it|this|that)\b|\b(?:mentioned|described|listed|stated|given|shown)\s+(?:above|below|here)\b"
     r"|\bquoted?\b"
     r"|(?:この|その|当該|次の|以下の|上の|下の)(?:文書|文章|文|資料|ページ|頁|節|章|項|表|一覧|リスト|テキスト|抜粋|本文|記事|ガイド|部分|規程|規定)"
-    r"|本(?:文書|文章|文|資料|ページ|頁|節|章|項|表|稿|書|記事|ガイド|規程|規定)(?!化|類)"
+    r"|(?<!\p{Han})本(?:文書|文章|文|資料|ページ|頁|節|章|項|表|稿|書|記事|ガイド|規程|規定)(?!化|類)"
     r"|上記|前述|下記|後述|前項|前記|以下のうち|抜粋|引用(?:文|部分)",
     regex.IGNORECASE,
 )
 _NUMBER = regex.compile(r"\d+(?:[.,:]\d+)*")
+_INSIDE = regex.compile(r"[\p{Latin}\p{N}]")
 _NOT_WORDS = regex.compile(r"[^\p{L}\p{N}]+")
 _SPACE = regex.compile(r"\s+")
 
@@ -84,8 +85,8 @@ def standing(quote: str, text: str) -> str | None:
     if not letters or len(letters) > 2 * _LONGEST_QUOTE:
         return None
     # not from the middle of a number or a word
-    start = r"(?<![\p{Latin}\p{N}])" if regex.match(r"\\?[\p{Latin}\p{N}]", letters[0]) else ""
-    end = r"(?![\p{Latin}\p{N}])" if regex.match(r"\\?[\p{Latin}\p{N}]", letters[-1]) else ""
+    start = r"(?<![\p{Latin}\p{N}])(?<!\d[.,:])" if _INSIDE.match(letters[0]) else ""
+    end = r"(?![\p{Latin}\p{N}]|[.,:]\d)" if _INSIDE.match(letters[-1]) else ""
     found = regex.search(start + r"\s*".join(letters) + end, text, regex.IGNORECASE)
     return found[0] if found else None
 

@@ -65,7 +65,7 @@ def statements(text: str) -> list[str]:
 def verdicts(text: str, count: int) -> list[bool]:
     """Verdicts 1 to `count`, in order. Raises Unusable where one is missing, is neither yes nor no, or there are more."""
     value = json_value(text, "1")
-    if isinstance(value, dict):
+    if isinstance(value, dict) and "1" in value:
         listed = [value[str(n)] for n in range(1, count + 1) if str(n) in value]
         more = len(value) - len(listed)
     elif isinstance(value, list):

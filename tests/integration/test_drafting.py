@@ -69,12 +69,14 @@ def test_a_second_round_goes_on_with_other_documents_and_repeats_no_question(tow
     second = draft(towers, "towers", how_many=4, progress=seen.append)
     assert len(second) == 2
     assert not {q.question for q in first} & {q.question for q in second}
-    assert [proposal.refused for proposal in seen if proposal.refused][0].startswith("it is asked already")
+    assert next(proposal.refused for proposal in seen if proposal.refused).startswith("it is asked already")
     assert summary(seen) == "2 questions; refused: it is asked already (4)"
     sets.put_questions(towers, "towers", second)
     stored = sets.read(towers, "towers", states=("draft", "rejected"))
     assert len(stored.questions) == 6
-    assert {q.judgements[0].uri for q in stored.questions} == {f"{n}.md" for n in ("alder", "birch", "cedar", "damson", "elm", "fir")}
+    assert {q.judgements[0].uri for q in stored.questions} == {
+        f"{n}.md" for n in ("alder", "birch", "cedar", "damson", "elm", "fir")
+    }
 
 
 def test_questions_are_of_the_sets_own_collection(towers: RagDB, ragdb_url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_a_proposal_whose_words_stand_in_the_text_passes() -> None:
     ],
 )
 def test_a_proposal_that_cannot_be_used_is_refused_with_the_reason(written: str, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(Refused, match=re.escape(reason)):
         checked(written, TEXT, ["When must I be there for the snow?"])
 
 
@@ -74,7 +75,8 @@ def test_a_question_about_documents_is_no_question_about_this_one(question: str)
     [
         ("SHOVELS FROM SHED B", "shovels from shed B"),
         ("6:30", "6:30"),
-        ("30", "30"),
+        ("30", None),
+        ("6", None),
         ("500 yen", None),
         ("hovels", None),
         (" ", None),
@@ -87,6 +89,8 @@ def test_a_quotation_is_the_words_as_they_stand(quote: str, words: str | None) -
 
 
 def test_nearly_the_same_question_is_the_same_one() -> None:
-    assert alike("How long may I keep the car", ["Where is it?", "how long may I keep the car?"]) == "how long may I keep the car?"
+    assert (
+        alike("How long may I keep the car", ["Where is it?", "how long may I keep the car?"]) == "how long may I keep the car?"
+    )
     assert alike("How long may I keep the loan car?", ["Who may drive the loan car?"]) is None
     assert alike("代車は何日借りられますか？", ["代車は何日間借りられますか"]) == "代車は何日間借りられますか"
