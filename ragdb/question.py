@@ -37,7 +37,7 @@ from ragdb.stages.rerank import rerank
 from ragdb.stages.retrieve import retrieve
 from ragdb.stages.route import Route, route, route_by_model, without
 from ragdb.stages.validate import evident
-from ragdb.types import Answer, AnswerMode, History, Message, Outcome, Passage, Query, Ranking
+from ragdb.types import Answer, AnswerMode, History, Hit, Message, Outcome, Passage, Query, Ranking
 
 if TYPE_CHECKING:
     from ragdb.pipeline import Pipeline
@@ -63,7 +63,11 @@ class Question:
         history: History | None = (),
         conversation: str | None = None,
         session: Any = None,
+        deep: int = 0,
+        writes: bool = True,
+        eval_run_id: int | None = None,
     ) -> None:
+        """`deep`: so many of what was found come with their text, beyond `k`. `writes` False: no model writes the answer."""
         if not isinstance(question, str) or not question.strip():
             raise EmptyQuery(f"the question is {question!r}; give at least one word")
         for name, given, least, most in (("k", k, 1, 1000), ("offset", offset, 0, 100_000)):
@@ -80,8 +84,12 @@ class Question:
             (None, "") if pipeline.rerank is False else context.reranker(asked_for=bool(pipeline.rerank))
         )
         self.keep = max(
-            offset + k, pipeline.rerank_candidates if self.reranker else 0, pipeline.candidates if pipeline.freshness else 0
+            offset + k,
+            pipeline.rerank_candidates if self.reranker else 0,
+            pipeline.candidates if pipeline.freshness else 0,
+            deep,
         )
+        self.writer = context.llm if writes else None
         self.db = context.caller(session)
         # The caller's session is one connection: its legs run one after the other.
         self.parallel = session is None
@@ -111,6 +119,7 @@ class Question:
             conversation=conversation,
             share=context.record,
             redact=context.redact,
+            eval_run_id=eval_run_id,
         )
         if offset:
             self.recorder.usage["offset"] = offset
@@ -234,16 +243,16 @@ class Question:
     def _from_what_was_said(self) -> synthesize.Writing | None:
         """The writing of an answer to "say that shorter": nothing is searched, and there is something to go by."""
         self._routed()
-        if self.route.kind != "said_before" or not self.history or self.context.llm is None:
+        if self.route.kind != "said_before" or not self.history or self.writer is None:
             return None
         return self._writing(said=True)
 
     def _writing(self, *, said: bool = False) -> synthesize.Writing:
-        assert self.context.llm is not None
+        assert self.writer is not None
         return synthesize.Writing(
             self.question,
             self.shown,
-            self.context.llm,
+            self.writer,
             temperature=self.pipeline.temperature,
             timeout=self.pipeline.timeout,
             prompts=self.context.prompts,
@@ -253,7 +262,7 @@ class Question:
 
     def _said_that_fits(self) -> tuple[Message, ...]:
         """Of what was said before the newest that take a third of the window at most: the passages need the rest."""
-        llm = self.context.llm
+        llm = self.writer
         said = recent(self.history)
         if llm is None or not said:
             return said
@@ -422,18 +431,28 @@ class Question:
         if ready := self._from_what_was_said() or self.not_searched():
             return ready
         budget = self._budget() if budget is None else budget
-        return self._packed(Ranking.of(self.found().hits[: self.k], "kept"), budget)
+        return self.answered_from(self.found().hits[: self.k], budget)
+
+    def given(self, chunk_ids: Sequence[int]) -> Ranking:
+        """These chunks as if they had been found, in this order."""
+        self.queries = self._searchable([self.query])
+        self.query = self.queries[0]
+        return self._fused([Ranking(tuple(chunk_ids), tuple(-float(n) for n in range(len(chunk_ids))), "given")])
+
+    def answered_from(self, hits: Sequence[Hit], budget: int | None = None) -> Answer | synthesize.Writing:
+        """The answer from these chunks, or the writing to come."""
+        return self._packed(Ranking.of(hits, "kept"), self._budget() if budget is None else budget)
 
     def _budget(self) -> int:
         """Tokens for passages. Raises ContextTooSmall where the prompt leaves none."""
-        llm = self.context.llm
+        llm = self.writer
         if llm is None:
             return self.pipeline.context_tokens
         return synthesize.room(self.question, llm, self.context.prompts, self._said_that_fits())
 
     def _packed(self, top: Ranking, budget: int) -> Answer | synthesize.Writing:
         """validate, expand, pack; synthesize too where it costs no call."""
-        recorder, llm, prompts = self.recorder, self.context.llm, self.context.prompts
+        recorder, llm, prompts = self.recorder, self.writer, self.context.prompts
         if not top.hits and self.dropped_all:
             return self._said(lambda: synthesize.no_answer(self.question, "not_in_documents", self._kind, prompts))
         if not top.hits:
@@ -499,12 +518,12 @@ class Question:
 
     @property
     def _kind(self) -> AnswerMode:
-        return "llm" if self.context.llm else "extractive"
+        return "llm" if self.writer else "extractive"
 
     @property
     def mode(self) -> str:
         """Who writes the answer: a language model's name, or `extractive`."""
-        return self.context.llm.name if self.context.llm else "extractive"
+        return self.writer.name if self.writer else "extractive"
 
     def _said(self, work: Callable[[], Outcome[Answer]]) -> Answer:
         return self.recorder.stage("synthesize", work, name=self._kind)

@@ -147,6 +147,31 @@ grant execute on function
   ragdb.search_plan(text, text, integer, jsonb, double precision[], jsonb)
   to ragdb_writer;
 
+-- Evaluation: who writes documents measures what finds them.
+grant select on
+  ragdb.eval_set, ragdb.eval_question, ragdb.eval_judgement, ragdb.eval_run, ragdb.eval_result, ragdb.eval_score, ragdb.eval_verdict,
+  ragdb.eval_summary
+  to ragdb_writer, ragdb_auditor;
+grant execute on function
+  ragdb.put_eval_set(text, text, text, text),
+  ragdb.put_eval_questions(text, jsonb),
+  ragdb.eval_sets(),
+  ragdb.eval_questions(text, jsonb),
+  ragdb.set_eval_state(text, jsonb, text),
+  ragdb.delete_eval_set(text),
+  ragdb.eval_evidence(text, text),
+  ragdb.collection_fingerprint(text),
+  ragdb.start_eval_run(jsonb),
+  ragdb.record_eval_result(bigint, jsonb),
+  ragdb.put_eval_scores(bigint, jsonb),
+  ragdb.finish_eval_run(bigint, jsonb),
+  ragdb.eval_runs(text, text, bigint, integer),
+  ragdb.eval_results(bigint),
+  ragdb.eval_verdicts(bigint),
+  ragdb.delete_eval_run(bigint),
+  ragdb.copy_collection(text, text, text, text, integer)
+  to ragdb_writer;
+
 -- What the functions of watched tables call with the rights of their caller. The trigger's own: who makes a trigger must
 -- be able to execute it; who fires it need not.
 grant execute on function

@@ -239,9 +239,7 @@ class Document(Base):
     warnings: Mapped[list[str]] = mapped_column(
         ARRAY(Text), nullable=False, server_default=text("'{}'::text[]"), comment="what was noticed while ingesting, for people"
     )
-    created_at: Mapped[datetime] = mapped_column(
-        TimestampTZ, nullable=False, server_default=NOW, comment="when the row was made"
-    )
+    created_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when the row was made")
     ready_at: Mapped[datetime | None] = mapped_column(TimestampTZ, comment="when the ready revision became ready")
 
 
@@ -515,9 +513,7 @@ class Job(Base):
         comment="counted when the job is claimed; given back where it says nothing about the document (suspect, release_jobs)",
     )
     max_attempts: Mapped[int] = mapped_column(Integer, nullable=False, server_default="5", comment="after this many it fails")
-    run_after: Mapped[datetime] = mapped_column(
-        TimestampTZ, nullable=False, server_default=NOW, comment="not before this moment"
-    )
+    run_after: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="not before this moment")
     lease_token: Mapped[Any | None] = mapped_column(
         Uuid, comment="who may write results: every write carries it, a stale one is refused"
     )

@@ -46,9 +46,10 @@ class Recorder:
         conversation: str | None = None,
         share: float = 1.0,
         redact: Callable[[str], str] | None = None,
+        eval_run_id: int | None = None,
     ) -> None:
         """`share` of the runs is stored, besides all that failed and all of a conversation; `redact` is given each text first."""
-        self._share = 1.0 if conversation is not None else share
+        self._share = 1.0 if conversation is not None or eval_run_id is not None else share
         self._redact = redact
         self._prices = prices or Prices()
         self._head = {
@@ -59,6 +60,7 @@ class Recorder:
             "pipeline": dict(pipeline),
             "k": k,
             "conversation": conversation,
+            "eval_run_id": eval_run_id,
         }
         self._began_at = time.time_ns()
         self._began = time.perf_counter()
@@ -66,6 +68,11 @@ class Recorder:
         self._logged = 0
         self.stages: list[StageTrace] = []
         self.usage: dict[str, Any] = {}
+
+    @property
+    def elapsed(self) -> float:
+        """Milliseconds since the question came."""
+        return (time.perf_counter() - self._began) * 1000
 
     def stage(self, stage: str, work: Callable[[], Outcome[T]], *, name: str = "") -> T:
         """Runs one stage and records it."""
@@ -138,7 +145,7 @@ class Recorder:
         self._log()
         run = {
             **self._head,
-            "ms": round((time.perf_counter() - self._began) * 1000, 2),
+            "ms": round(self.elapsed, 2),
             "usage": dict(answer.usage if answer else self.usage),
             "outcome": answer.outcome if answer else None,
             "error": answer.error if answer else None,

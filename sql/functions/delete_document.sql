@@ -18,6 +18,7 @@ declare
   notes bigint;
   claims bigint;
   words bigint;
+  judged bigint;
 begin
   select d.document_id into id from ragdb.document d
    where d.collection_id = c.collection_id and d.uri = delete_document.uri for update;
@@ -49,6 +50,29 @@ begin
   get diagnostics claims = row_count;
   update ragdb.citation q set quote = null, heading_path = '{}', label = q.uri, purged = true where q.document_id = id and not q.purged;
   get diagnostics quotes = row_count;
+
+  -- what evaluations keep of its words: answers and verdicts made from it, words of it that were judged, drafts made from it
+  update ragdb.eval_verdict v set raw = null, broken = case when v.broken is not null then 'removed with a document' end
+    from ragdb.eval_result e
+   where e.document_ids @> array[id] and v.eval_run_id = e.eval_run_id and v.eval_question_id = e.eval_question_id;
+  update ragdb.eval_result e set answer = null, error = case when e.error is not null then 'removed with a document' end
+   where e.document_ids @> array[id] and (e.answer is not null or e.error is not null);
+  get diagnostics judged = row_count;
+  answers := answers + judged;
+  delete from ragdb.eval_question q where q.drafted_from = id and q.state <> 'accepted';
+  update ragdb.eval_question q set drafted_from = null where q.drafted_from = id;
+  -- without its words a judgement is about the document as a whole: one of each question
+  delete from ragdb.eval_judgement j
+   using ragdb.eval_question q, ragdb.eval_set s, ragdb.eval_judgement better
+   where s.collection = c.name and q.eval_set_id = s.eval_set_id and j.eval_question_id = q.eval_question_id
+     and better.eval_question_id = q.eval_question_id and md5(j.uri) = md5(delete_document.uri) and md5(better.uri) = md5(delete_document.uri)
+     and (better.grade, -better.eval_judgement_id) > (j.grade, -j.eval_judgement_id);
+  update ragdb.eval_judgement j set quote = null, label = null
+    from ragdb.eval_question q, ragdb.eval_set s
+   where s.collection = c.name and q.eval_set_id = s.eval_set_id and j.eval_question_id = q.eval_question_id
+     and md5(j.uri) = md5(delete_document.uri) and num_nonnulls(j.quote, j.label) > 0;
+  get diagnostics judged = row_count;
+  quotes := quotes + judged;
 
   -- The rare ones among its words: whether another chunk of the collection has them is asked of the index. A common word is no
   -- trace of this document. Rows that a count of all words has in hand stay for the next count.

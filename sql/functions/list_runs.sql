@@ -1,5 +1,5 @@
 -- The stored questions that the caller sees, newest first: an auditor or writer all, others those of their own role; in
--- pages by `before`, a run's id. For readers, who have no right on the table.
+-- pages by `before`, a run's id; without those of evaluations. For readers, who have no right on the table.
 --   select run_id, question, outcome from ragdb.list_runs('help');
 -- Planned anew for each collection: a plan that is kept takes them for equally large, and where one has nearly all runs
 -- it walks through these for the few of another.
@@ -34,7 +34,7 @@ begin
       -- under a live filter nobody is shown a run without documents (ragdb.reads_run): these are not even asked about
       execute pg_catalog.format(
         $sql$select array(select r.run_id from ragdb.run r
-                           where r.caller = $1 and r.collection = $2 and r.limits_hash %s and r.run_id < $4 %s
+                           where r.caller = $1 and r.collection = $2 and r.limits_hash %s and r.run_id < $4 and r.eval_run_id is null %s
                              and ragdb.reads_run(r.collection, r.caller, r.limits_hash, r.document_ids)
                            order by r.run_id desc limit $5)$sql$,
         case when c.hash is null then 'is null' else '= $3' end, case when c.filtered then $sql$and r.document_ids <> '{}'$sql$ end)
@@ -49,13 +49,13 @@ begin
   if list_runs.collection is not null then
     return query execute
       $sql$select r.run_id, r.collection, r.verb, r.question, r."where", r.outcome, r.mode, r.answer, r.caller, r.started_at, r.ms
-             from ragdb.run r where r.collection = $1 and r.run_id < $2 order by r.run_id desc limit $3$sql$
+             from ragdb.run r where r.collection = $1 and r.run_id < $2 and r.eval_run_id is null order by r.run_id desc limit $3$sql$
       using list_runs.collection, upto, how_many;
     return;
   end if;
   return query
   select r.run_id, r.collection, r.verb, r.question, r."where", r.outcome, r.mode, r.answer, r.caller, r.started_at, r.ms
-    from ragdb.run r where r.run_id < upto order by r.run_id desc limit how_many;
+    from ragdb.run r where r.run_id < upto and r.eval_run_id is null order by r.run_id desc limit how_many;
 end
 $function$;
 comment on function ragdb.list_runs(text, integer, bigint) is 'The stored questions that the caller sees, newest first, in pages by run id.';

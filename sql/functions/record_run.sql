@@ -2,9 +2,10 @@
 --   {"collection", "verb", "question", "where", "pipeline", "k", "outcome"?, "mode"?, "answer"?, "usage", "document_ids", "ms",
 --    "stages": [{"step", "parent"?, "stage", "name", "query"?, "chunk_ids", "scores", "dropped", "note", "ms"}],
 --    "citations": [{"number", "chunk_id", "document_id", "label", "uri", "heading_path", "start", "end", "page", "quote"}],
---    "claims": [{"start", "end", "numbers", "misquoted"}], "conversation"?, "error"?, "lazy"?}
+--    "claims": [{"start", "end", "numbers", "misquoted"}], "conversation"?, "error"?, "lazy"?, "eval_run_id"?}
 -- lazy: nobody waits until the trace is on the disk; a crash of the server may lose those of its last moments, and nothing
 -- else. For a transaction of its own only: it holds for all that the transaction commits.
+-- eval_run_id: the evaluation that asked; for who sees all runs, since the views of runs leave these out.
 -- Returns null, and stores nothing, in a read-only transaction or on a standby.
 -- Where a document that was shown to the reader is gone by now, neither answer nor quote is stored.
 -- Until the transaction ends the documents that were shown are held FOR KEY SHARE: what deletes one waits, and blanks the
@@ -51,10 +52,11 @@ begin
     alive := '{}';
   end;
 
-  insert into ragdb.run (collection, verb, question, "where", pipeline, k, conversation, outcome, error, mode, answer, usage, document_ids, caller, limits_hash, ms)
+  insert into ragdb.run (collection, verb, question, "where", pipeline, k, conversation, outcome, error, mode, answer, usage, document_ids, caller, limits_hash, ms, eval_run_id)
   values (run ->> 'collection', run ->> 'verb', run ->> 'question', coalesce(run -> 'where', '{}'), run -> 'pipeline', (run ->> 'k')::integer,
           run ->> 'conversation', run ->> 'outcome', run ->> 'error', run ->> 'mode', case when alive @> shown then run ->> 'answer' end, coalesce(run -> 'usage', '{}'),
-          alive, ragdb.caller(), ragdb.limits_hash(ragdb.read_limits(read_from.collection_id)), (run ->> 'ms')::double precision)
+          alive, ragdb.caller(), ragdb.limits_hash(ragdb.read_limits(read_from.collection_id)), (run ->> 'ms')::double precision,
+          case when ragdb.reads_all_runs() then (run ->> 'eval_run_id')::bigint end)
   returning run_id into id;
 
   insert into ragdb.run_stage (run_id, step, parent, stage, name, query, chunk_ids, scores, dropped, note, ms)

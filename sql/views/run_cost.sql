@@ -14,6 +14,7 @@ select r.collection, date_trunc('day', r.started_at) as day, m.value ->> 'stage'
           sum(x.value::numeric) filter (where x.key = 'completion_tokens') as completion_tokens,
           sum(x.value::numeric) filter (where x.key = 'cost') as cost
      from jsonb_each(case when jsonb_typeof(m.value) = 'object' then m.value else '{}' end) x where jsonb_typeof(x.value) = 'number') n
+ where r.eval_run_id is null
  group by r.collection, date_trunc('day', r.started_at), m.value ->> 'stage', m.value ->> 'model'
  order by day desc, r.collection, stage, model;
 comment on view ragdb.run_cost is 'Calls of models, tokens and cost by day, collection, stage and model.';

@@ -13,6 +13,7 @@ select r.collection, date_trunc('hour', r.started_at) as hour, r.verb, x.stage, 
    select 'all' as stage, '' as name, r.ms
    union all
    select s.stage, s.name, s.ms from ragdb.run_stage s where s.run_id = r.run_id) x
+ where r.eval_run_id is null
  group by r.collection, date_trunc('hour', r.started_at), r.verb, x.stage, x.name
  order by hour desc, r.collection, r.verb, x.stage, x.name;
 comment on view ragdb.run_latency is 'Time of each stage of the questions by hour: median, 95th and 99th percentile, slowest, in milliseconds.';

@@ -29,6 +29,7 @@ select r.collection, date_trunc('day', r.started_at) as day, r.verb, count(*) as
  cross join lateral (
    select count(*) filter (where x.rating > 0) as good, count(*) filter (where x.rating < 0) as bad
      from ragdb.feedback x where x.run_id = r.run_id) f
+ where r.eval_run_id is null
  group by r.collection, date_trunc('day', r.started_at), r.verb
  order by day desc, r.collection, r.verb;
 comment on view ragdb.run_outcome is 'How the questions of a day ended: outcomes, fallbacks, what caches saved, uncited sentences, feedback.';
