@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ragdb.evaluate.figures import Metric, less_is_better
 from ragdb.evaluate.statistics import difference
@@ -35,8 +35,8 @@ def verdict(metrics: Iterable[Metric]) -> list[tuple[str, str]]:
     found.sort(key=lambda one: _ORDER.index(one[0]))
     if len(found) > _MANY:
         counts = ", ".join(f"{sum(how == one for how, _ in found)} {one}" for one in _ORDER)
-        note = f"{len(found)} runs against {every[0].lines[0].shown.name}: {counts}. By chance alone one comparison in twenty looks clear."
-        found = [("plain", f"{note} {_ahead(every[0])}"), *found]
+        note = f"{len(found)} runs against {every[0].lines[0].shown.name}: {counts}. By chance alone one comparison in twenty"
+        found = [("plain", f"{note} looks clear. {_ahead(every[0])}"), *found]
     return found or [("plain", _ahead(every[0]))]
 
 
@@ -48,11 +48,20 @@ def _against_baseline(every: list[Metric], place: int) -> tuple[str, str]:
     worse = [change for change in changes if effect(change) == "worse"]
     better = [change for change in changes if effect(change) == "better"]
     if worse:
-        also = f" Better: {'; '.join(map(said, better))}." if better else ""
-        return "worse", f"{run.name} is worse than {base.name}: {'; '.join(map(said, worse))}.{also}"
+        also = f" Better: {_short(better)}." if better else ""
+        return "worse", f"{run.name} is worse than {base.name}: {_listed(worse)}.{also}"
     if better:
-        return "better", f"{run.name} is better than {base.name}: {'; '.join(map(said, better))}."
+        return "better", f"{run.name} is better than {base.name}: {_listed(better)}."
     return "unclear", f"{run.name}: no clear difference to {base.name}: {said(changes[0])}."
+
+
+def _listed(changes: Sequence[Difference]) -> str:
+    """The first in full, the others by their change alone: the tables have the rest."""
+    return f"{said(changes[0])}{'; also ' + _short(changes[1:]) if len(changes) > 1 else ''}"
+
+
+def _short(changes: Sequence[Difference]) -> str:
+    return ", ".join(f"{change.metric} {signed(change.change)}" for change in changes)
 
 
 def said(change: Difference) -> str:

@@ -20,7 +20,7 @@ _REFUSED = ("not_in_documents", "nothing_retrieved")
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A stage of a funnel: of `n` questions that went through it the evidence of `alive` came out; `lost` fell here.
+    """A stage of a funnel: of `n` questions the evidence of `alive` came out; that of `lost` fell here.
 
     `leg`: one of the two searches beside each other; evidence may well be in one alone. `before`: lost here by the baseline.
     """
@@ -136,17 +136,14 @@ def _funnel(run: Shown, answerable: set[str], base: Counter[str] | None) -> Funn
     lost = Counter(at for result in followed if (at := result.lost_at))
     levels = []
     for stage in FUNNEL:
-        steps = [result.funnel[stage] for result in followed if stage in result.funnel]
-        if steps and stage in _LEGS:
-            levels.append(Level(stage, sum(step.alive for step in steps), len(steps), 0, None, leg=True))
-        elif steps:
-            alive = sum(step.alive for step in steps)
-            levels.append(Level(stage, alive, len(steps), lost[stage], base[stage] if base is not None else None))
+        if any(stage in result.funnel for result in followed):
+            alive = sum(_alive(result, stage) for result in followed)
+            leg = stage in _LEGS
+            before = base[stage] if base is not None and not leg else None
+            levels.append(Level(stage, alive, len(followed), lost[stage], before, leg))
         if stage == _LEGS[-1] and any(level.leg for level in levels):
-            legs = [[result.funnel[leg].alive for leg in _LEGS if leg in result.funnel] for result in followed]
-            legs = [one for one in legs if one]
             before = base["retrieve"] if base is not None else None
-            levels.append(Level("retrieve", sum(map(any, legs)), len(legs), lost["retrieve"], before))
+            levels.append(Level("retrieve", sum(map(_found, followed)), len(followed), lost["retrieve"], before))
     most = max(lost, key=lambda stage: (lost[stage], -STAGES.index(stage))) if lost else None
     return Funnel(
         run,
@@ -156,6 +153,22 @@ def _funnel(run: Shown, answerable: set[str], base: Counter[str] | None) -> Funn
         most,
         _words(lost, most, len(followed), base),
     )
+
+
+def _alive(result: Result, stage: str) -> bool:
+    """Whether evidence is alive after a stage; one that this question did not go through changed nothing."""
+    if stage in result.funnel:
+        return result.funnel[stage].alive
+    for earlier in reversed(FUNNEL[: FUNNEL.index(stage)]):
+        if earlier in result.funnel:
+            return _found(result) if earlier in _LEGS else result.funnel[earlier].alive
+    return True
+
+
+def _found(result: Result) -> bool:
+    """Whether either leg found evidence."""
+    legs = [result.funnel[leg].alive for leg in _LEGS if leg in result.funnel]
+    return any(legs) if legs else _alive(result, _LEGS[0])
 
 
 def _words(lost: Counter[str], most: str | None, n: int, base: Counter[str] | None) -> str:

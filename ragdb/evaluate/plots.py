@@ -12,6 +12,8 @@ from dataclasses import dataclass
 #: Colours by place, and shapes: together 30 marks that differ.
 COLOURS = 6
 SHAPES = 5
+#: With more marks than these their intervals are left to the table.
+WHISKERS = 8
 _NARROW = 270  # pixels of a scatter plot on a phone of 360
 _TALL = 260
 _LINE = 15
@@ -88,6 +90,8 @@ def label(points: Sequence[tuple[int, float, float, float, float, str, str]]) ->
     The name where it fits, else the letter, else nothing: the table beside the plot names every mark.
     """
     taken = [_box(x, y, -7, -7, 14, 14) for _, x, y, *_ in points]
+    if len(points) <= WHISKERS:
+        taken += [_box(x, high, -2, 0, 4, (low - high) / 100 * _TALL) for _, x, _, low, high, *_ in points]
     done: dict[int, Point] = {}
     for place, x, y, low, high, name, letter in sorted(points, key=lambda point: (point[2], point[1], point[0])):
         point = Point(place, x, y, low, high, "")

@@ -22,7 +22,7 @@ from ragdb.evaluate.types import EvalRun, EvalSet
 _FOLDER = Path(__file__).parent / "templates"
 _PAIRS = 3
 _COLUMNS = {"metrics": 4, "dirty": 1, "answers": 2}  # of the Markdown's table
-_STRUCTURE = re.compile("[&<>|*_\\[\\]`~\\\\#@$\u200b]")
+_STRUCTURE = re.compile("[&<>|*_\\[\\]`~\\\\#$\u200b]")
 _NO_WIDTH = "\u200b"
 _REFERENCE = re.compile(r"(?<!\w)@(?=\w)|#(?=\d)")  # what GitHub makes a link, and a person's notification, of
 
@@ -194,7 +194,7 @@ def _environment(for_markdown: bool) -> Any:
         "shape": lambda place: place % plots.SHAPES,
         "code": lambda text: _Markdown(f"<code>{_plain(text)}</code>"),
     }
-    made.globals |= {"unit": plots.UNIT, "rank_axis": plots.rank_axis}
+    made.globals |= {"unit": plots.UNIT, "rank_axis": plots.rank_axis, "whiskers": plots.WHISKERS}
     return made
 
 
@@ -214,7 +214,7 @@ def _plain(value: Any) -> str:
 
     An entity never opens a tag, a cell, an emphasis or a link (CommonMark 0.31, section 2.5), unlike a backslash in a table.
     """
-    return _STRUCTURE.sub(lambda found: f"&#{ord(found[0])};", " ".join(str(value).split()))
+    return _STRUCTURE.sub(lambda found: f"&#{ord(found[0])};", re.sub(r"\s+", " ", str(value)))
 
 
 def _cut(text: str, most: int) -> str:

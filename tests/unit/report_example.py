@@ -44,12 +44,12 @@ class Made:
 
 
 PIPELINES = (
-    Made("naive", {"semantic": 9.0}, {"semantic": 1.0}, hidden=False, ms=9.0),
-    Made("hybrid", {"lexical": 6.0, "semantic": 9.0}, {"lexical": 1.0, "semantic": 1.0}),
-    Made("hybrid + rerank", {"lexical": 6.0, "semantic": 9.0}, {"lexical": 1.0, "semantic": 1.0}, rerank="good", ms=140.0),
+    Made("naive", {"semantic": 12.0}, {"semantic": 1.0}, hidden=False, ms=9.0),
+    Made("hybrid", {"lexical": 9.0, "semantic": 12.0}, {"lexical": 1.0, "semantic": 1.0}),
+    Made("hybrid + rerank", {"lexical": 9.0, "semantic": 12.0}, {"lexical": 1.0, "semantic": 1.0}, rerank="good", ms=140.0),
     Made(
         "planted: reranker inverted",
-        {"lexical": 6.0, "semantic": 9.0},
+        {"lexical": 9.0, "semantic": 12.0},
         {"lexical": 1.0, "semantic": 1.0},
         rerank="inverted",
         ms=140.0,
@@ -148,7 +148,8 @@ def _result(place: int, question: EvalQuestion, made: Made, number: int, answers
     if answers:
         outcome = "answered" if relevant.keys() & {*found[:3]} or luck.random() < 0.3 else "not_in_documents"
         answer = "It is in the handbook [1].\n社内規程に定められています [2]。" if outcome == "answered" else None
-    stage_ms = {"retrieve": made.ms * luck.uniform(0.5, 0.8), "embed": made.ms * 0.3, "fuse": luck.uniform(1, 3)}
+    search = made.ms - (120 if made.rerank else 0)
+    stage_ms = {"retrieve": search * luck.uniform(0.5, 0.8), "embed": search * 0.3, "fuse": luck.uniform(1, 3)}
     if made.rerank:
         stage_ms["rerank"] = 100 * luck.uniform(0.8, 1.6)
     return Result(
@@ -173,7 +174,9 @@ def _luck(seed: str) -> random.Random:
 
 def _list(question: EvalQuestion, leg: str, rank: float, hidden: bool) -> list[str]:
     luck = _luck(f"{question.key} {leg}")
-    places: dict[str, float] = {f"noise/{luck.randrange(400):03d}.md": float(place) for place in range(1, DEPTH + 1)}
+    places: dict[str, float] = {
+        f"noise/{question.key}-{luck.randrange(40):02d}.md": float(place) for place in range(1, DEPTH + 10)
+    }
     for uri in question.relevant:
         places[uri] = luck.expovariate(1 / rank)
     for uri in [*sorted(question.traps), f"plans/{question.key}-draft.md"]:
@@ -192,7 +195,7 @@ def _fuse(legs: Mapping[str, Sequence[str]], weights: Mapping[str, float]) -> li
 
 def _rerank(question: EvalQuestion, fused: Sequence[str], kind: str) -> list[str]:
     luck = _luck(f"{question.key} rerank")
-    scores = {uri: luck.gauss(2.0 if uri in question.relevant else 0.0, 1.0) for uri in fused}
+    scores = {uri: luck.gauss(2.5 if uri in question.relevant else 0.0, 1.0) for uri in fused}
     ranked = sorted(fused, key=lambda uri: (-scores[uri], uri))
     return (ranked if kind == "good" else ranked[::-1])[:10]
 
@@ -206,6 +209,7 @@ def _funnel(
         funnel[stage] = Step(rank, rank is not None)
     rank = next((rank for rank, uri in enumerate(found, 1) if uri in relevant), None)
     funnel["found"] = Step(rank, rank is not None)
+    funnel["validate"] = Step(rank if answer else None, rank is not None and answer is not None)
     if answer is not None:
         funnel["pack"] = Step(rank if rank and rank <= 6 else None, bool(rank and rank <= 6))
         funnel["cited"] = Step(rank if rank and rank <= 2 else None, bool(rank and rank <= 2))
