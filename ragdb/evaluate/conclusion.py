@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ragdb.evaluate.figures import Metric, less_is_better
-from ragdb.evaluate.statistics import difference
+from ragdb.evaluate.figures import Metric, compared, less_is_better
 from ragdb.evaluate.types import Difference
 
 _ORDER = ("worse", "unclear", "better")
@@ -98,10 +97,9 @@ def _ahead(one: Metric) -> str:
     if len(lines) == 1:
         return f"{words}, over {first.mean.n} questions. One run alone: there is nothing to compare it with."
     second = lines[1].shown
-    before, after = second.scores(one.name), first.shown.scores(one.name)
-    if not before.keys() & after.keys():
-        return f"Highest is {words}."
-    change = difference(one.name, before, after)
+    change = compared(one.name, second.scores(one.name), first.shown.scores(one.name))
+    if change is None:
+        return f"{'Lowest' if one.less else 'Highest'} is {words}."
     clear = "clearly ahead of" if effect(change) == "better" else "not clearly ahead of"
     return (
         f"{'Lowest' if one.less else 'Highest'} is {words}, {clear} {second.name} ({signed(change.change)}, {p_value(change.p)})."

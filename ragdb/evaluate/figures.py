@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics as stdlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ragdb.errors import ConfigError
@@ -136,15 +137,29 @@ def less_is_better(metric: str) -> bool:
     return metric.startswith("contamination")
 
 
+@lru_cache(4096)
+def _mean(values: tuple[float, ...]) -> Mean:
+    return mean(values)  # a bootstrap; HTML and Markdown of the same runs ask for the same
+
+
+@lru_cache(1024)
+def _difference(name: str, before: tuple[tuple[str, float], ...], after: tuple[tuple[str, float], ...]) -> Difference:
+    return difference(name, dict(before), dict(after))
+
+
+def compared(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> Difference | None:
+    """The difference over the questions that both have; None: there are none."""
+    return _difference(name, tuple(before.items()), tuple(after.items())) if before.keys() & after.keys() else None
+
+
 def metric(name: str, every: Sequence[Shown]) -> Metric:
     """Means with intervals, and differences to the baseline over the questions that both have."""
     base = every[0].scores(name) if every[0].baseline else {}
     lines = []
     for run in every:
         scores = run.scores(name)
-        both = base.keys() & scores.keys()
-        change = difference(name, base, scores) if both and not run.baseline else None
-        lines.append(Line(run, mean(list(scores.values())) if scores else None, change))
+        change = None if run.baseline else compared(name, base, scores)
+        lines.append(Line(run, _mean(tuple(scores.values())) if scores else None, change))
     return Metric(name, less_is_better(name), tuple(lines))
 
 
@@ -228,7 +243,7 @@ def tags(eval_set: EvalSet, every: Sequence[Shown], name: str) -> list[Tag]:
     for tag, keys in groups.items():
         values = [[own[key] for key in keys if key in own] for own in scores]
         if any(values):
-            found.append(Tag(tag, max(map(len, values)), tuple(mean(own) if own else None for own in values)))
+            found.append(Tag(tag, max(map(len, values)), tuple(_mean(tuple(own)) if own else None for own in values)))
     return sorted(found, key=lambda tag: (-tag.n, tag.name))
 
 

@@ -74,7 +74,8 @@ def _values(
     once = {metric.name: metric for group in kinds.values() for metric in group}
     first = kinds["metrics"][0] if kinds["metrics"] else None
     stages, speeds = figures.speed(every)
-    last = every[-1]
+    # of many runs the last is any one: what the best one still gets wrong is of more use
+    focus = every[-1] if len(every) <= _PAIRS + 1 else _ranked(every, first)[0]
     return {
         **kinds,
         "title": title or f"Evaluation of {eval_set.name}",
@@ -95,8 +96,8 @@ def _values(
         "scatters": _scatters(first, speeds) if first else [],
         "moves": [losses.moves(eval_set, before, after) for before, after in _pairs(every, first)],
         "tags": figures.tags(eval_set, every, first.name) if first else [],
-        "focus": last,
-        "worst": losses.worst(eval_set, last, every[0] if every[0].baseline and last is not every[0] else None, first.name)
+        "focus": focus,
+        "worst": losses.worst(eval_set, focus, every[0] if every[0].baseline and focus is not every[0] else None, first.name)
         if first and not first.less
         else [],
         "dirt": losses.dirt(eval_set, every, dirty),
@@ -119,11 +120,17 @@ def _chosen(metrics: Sequence[str], known: Sequence[str]) -> list[str]:
 
 def _pairs(every: Sequence[figures.Shown], first: figures.Metric | None) -> list[tuple[figures.Shown, figures.Shown]]:
     """The first run against every other; of many, against the best and the worst of them."""
-    others = list(every[1:])
-    if len(others) > _PAIRS and first:
-        ranked = sorted((line for line in first.lines[1:] if line.mean), key=lambda line: line.mean.value if line.mean else 0.0)
-        others = [ranked[-1].shown, ranked[0].shown] if len(ranked) > 1 else others[:1]
+    others = every[1:]
+    if len(others) > _PAIRS:
+        others = _ranked(others, first)[:1] + _ranked(others, first)[-1:]
     return [(every[0], other) for other in others]
+
+
+def _ranked(every: Sequence[figures.Shown], first: figures.Metric | None) -> list[figures.Shown]:
+    """The best first, by the first metric; runs without a value last, and all as they are where there is no metric."""
+    means = {line.shown.place: line.mean.value for line in first.lines if line.mean} if first else {}
+    sign = 1 if first and first.less else -1
+    return sorted(every, key=lambda run: (run.place not in means, sign * means.get(run.place, 0.0), run.place))
 
 
 def _scatters(first: figures.Metric, speeds: Sequence[figures.Speed]) -> list[dict[str, Any]]:
@@ -145,7 +152,7 @@ def _scatters(first: figures.Metric, speeds: Sequence[figures.Speed]) -> list[di
                 100 - plots.UNIT.at(one.value),
                 100 - plots.UNIT.at(one.low),
                 100 - plots.UNIT.at(one.high),
-                speed.shown.name,
+                speed.shown.name if len(known) <= plots.WHISKERS else speed.shown.letter,
                 speed.shown.letter,
             )
             for speed in speeds

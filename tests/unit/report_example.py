@@ -157,7 +157,7 @@ def _result(place: int, question: EvalQuestion, made: Made, number: int, answers
         tuple(range(1, len(found) + 1)),
         tuple(found),
         tuple("archived" if uri.endswith("-2019.md") else "draft" if uri.endswith("-draft.md") else "active" for uri in found),
-        _funnel(relevant, lists, found, answer) if relevant else {},
+        _funnel(relevant, lists, found, answer, answers) if relevant else {},
         _scores(question, found, outcome, luck),
         outcome,
         answer,
@@ -201,7 +201,7 @@ def _rerank(question: EvalQuestion, fused: Sequence[str], kind: str) -> list[str
 
 
 def _funnel(
-    relevant: Mapping[str, int], lists: Mapping[str, Sequence[str]], found: Sequence[str], answer: str | None
+    relevant: Mapping[str, int], lists: Mapping[str, Sequence[str]], found: Sequence[str], answer: str | None, answers: bool
 ) -> dict[str, Step]:
     funnel = {"indexed": Step(None, True), "chunk": Step(None, True)}
     for stage, uris in lists.items():
@@ -209,7 +209,8 @@ def _funnel(
         funnel[stage] = Step(rank, rank is not None)
     rank = next((rank for rank, uri in enumerate(found, 1) if uri in relevant), None)
     funnel["found"] = Step(rank, rank is not None)
-    funnel["validate"] = Step(rank if answer else None, rank is not None and answer is not None)
+    if answers:
+        funnel["validate"] = Step(rank if answer else None, rank is not None and answer is not None)
     if answer is not None:
         funnel["pack"] = Step(rank if rank and rank <= 6 else None, bool(rank and rank <= 6))
         funnel["cited"] = Step(rank if rank and rank <= 2 else None, bool(rank and rank <= 2))

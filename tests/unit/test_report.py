@@ -136,7 +136,7 @@ def test_every_mean_stands_in_the_table_with_its_interval() -> None:
     for line in figures.metric("ndcg@10", figures.shown(SET, RUNS, RUNS[0])).lines:
         assert line.mean is not None
         row = text(table.select("tbody tr")[line.shown.place])
-        assert f"{line.mean.value:.3f} {line.mean.low:.3f} to {line.mean.high:.3f} n 36" in row
+        assert f"{line.mean.value:.3f} {line.mean.low:.3f} to {line.mean.high:.3f}, n 36" in row
         if line.change:
             assert (
                 conclusion.signed(line.change.change) in row and f"{line.change.better} better, {line.change.worse} worse" in row
@@ -329,7 +329,7 @@ def test_the_page_asks_nobody_for_anything_and_runs_no_script() -> None:
         for name, value in element.attrs.items():
             assert name not in ("src", "srcset", "action", "style") and not name.startswith("on")
             assert name != "href" or value.startswith(("#", "data:,"))
-    assert "url(" not in HTML and "@import" not in HTML
+    assert {*re.findall(r"url\((.*?)\)", HTML)} == {"#lost"} and "@import" not in HTML
 
 
 def test_the_policy_allows_this_very_style_sheet_and_nothing_else() -> None:
@@ -444,7 +444,7 @@ def test_markdown_makes_the_tables_that_github_renders_and_nothing_of_what_peopl
         assert len({len(row.select("th, td")) for row in table.select("tr")}) == 1
     for words in NASTY[:2]:
         assert " ".join(words.split()) in text(page)
-    assert not re.search(r"(?<!\w)[@#]\w", re.sub(r"<code>.*?</code>|&#\d+;", "", made.replace("## ", "")))
+    assert not re.search(r"(?<!\w)[@#]\w", re.sub(r"<code>.*?</code>|&#(?!8203)\d+;", "", made.replace("## ", "")))
 
 
 def test_markdown_is_short_with_the_verdict_first() -> None:
