@@ -30,9 +30,9 @@ class Pipeline:
     weigh in fuse, the question's own list being 1.
 
     `candidates` is the length of every list of every leg; `rrf_k` and `weights` (by leg) go to fuse. Those of the three that
-    stand at their defaults are the collection's own where it keeps some (ragdb.set_fusion), unless `tuned` is False. `rerank`: True,
-    by the RagDB's reranker, or by the one that has been fetched; False, never; None, where a reranker was given by name or
-    as an object. `rerank_candidates` chunks are scored, what has less than `rerank_min_score` falls, `rerank_weight` below 1
+    stand at their defaults are the collection's own where it keeps some (ragdb.set_fusion), unless `tuned` is False. `rerank`:
+    True, by the RagDB's reranker, or by the one that has been fetched; False, never; None, where a reranker was given by name
+    or as an object. `rerank_candidates` chunks are scored, what has less than `rerank_min_score` falls, `rerank_weight` below 1
     blends with the fused places, `rerank_timeout` is in seconds.
 
     `freshness` (0 to 1) is how much of its place a chunk loses when its document is infinitely old, by `updated_at`; half of

@@ -61,7 +61,8 @@ class RagDB:
         `trial` sends a share of the questions to another pipeline and records which (ragdb.Trial, docs/evaluation-tune.md).
 
         `record` is the share of questions whose run is stored, 1 all, 0 none; those that a language model failed at are, and so
-        are the turns of a conversation and the questions of a trial. `redact` is given every text of a run before it is stored, and returns what may be.
+        are the turns of a conversation and the questions of a trial. `redact` is given every text of a run before it is
+        stored, and returns what may be.
         `prices` is a table of what calls of models cost (ragdb.prices); the costs stand in `usage` and in the run.
         `rules` is a TOML file of rules for what files say about themselves (ragdb.metadata), "none" for no such reading.
         `prompts` is a folder of texts that replace ragdb's own, by their names: `en/answer.txt`, `ja/messages.toml`.

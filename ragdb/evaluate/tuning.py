@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ragdb.db.caller import from_json
 from ragdb.errors import ConfigError, EmbedderError
@@ -82,7 +82,10 @@ class Tuned(_Value):
     def verdict(self) -> str:
         """The gain in one sentence."""
         gain = self.gain
-        told = f"{self.metric} of held-out questions {gain.change:+.4f}, 95 % interval {gain.low:+.4f} to {gain.high:+.4f}, p {gain.p:.3g}"
+        told = (
+            f"{self.metric} of held-out questions {gain.change:+.4f}, "
+            f"95 % interval {gain.low:+.4f} to {gain.high:+.4f}, p {gain.p:.3g}"
+        )
         if self.certain:
             return told
         return f"{told}: the interval includes 0, so the current settings may be as good" if gain.high > 0 else f"{told}: no gain"
@@ -206,7 +209,8 @@ def _current(rag: RagDB) -> tuple[Pipeline, str | None]:
     pipeline = rag.pipeline.with_fusion(from_json(info["fusion"]))
     if {*pipeline.legs} != {*LEGS}:
         raise ConfigError(
-            f"the pipeline {pipeline.name!r} has the legs {list(pipeline.legs)}: there is nothing to fuse; tune one with {list(LEGS)}"
+            f"the pipeline {pipeline.name!r} has the legs {list(pipeline.legs)}: there is nothing to fuse; "
+            f"tune one with {list(LEGS)}"
         )
     return pipeline, info["model"]
 
@@ -241,7 +245,7 @@ def _dealt(questions: Sequence[EvalQuestion], folds: int, seed: int) -> list[fro
 def _cut(metric: str) -> int | None:
     """How many documents a metric looks at; None where it names no number."""
     measures.check([metric])
-    if metric.split("@")[0] in ("contamination", "stability"):
+    if metric.partition("@")[0] in ("contamination", "stability"):
         raise ConfigError(f"the metric is {metric!r}; tuning goes by one of relevance, such as ndcg@10 or recall@20")
     return measures.cut(metric, 0) or None
 

@@ -29,8 +29,8 @@ def fuse(
     """One ranking with the text of its first `keep` chunks; `score` is the RRF score.
 
     `weights` are by leg. The list of a further query of a leg is named `leg/1`, `leg/2`, ...; all further lists of a leg
-    together weigh `further` times what the question's own list does. `model_id` is the vector set of the question's vector. `stored`: the settings are
-    the collection's own, for the note.
+    together weigh `further` times what the question's own list does. `model_id` is the vector set of the question's vector.
+    `stored`: the settings are the collection's own, for the note.
     """
     lists = {_name(r): list(r.chunk_ids) for r in rankings}
     many = Counter(r.leg for r in rankings if r.query)

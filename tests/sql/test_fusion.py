@@ -174,7 +174,7 @@ def test_the_only_list_keeps_its_order_though_its_leg_was_to_weigh_nothing(ragdb
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_sweep_gives_the_order_of_the_formula_under_every_setting(query: Query, seed: int) -> None:
-    dice = random.Random(seed)
+    dice = random.Random(seed)  # noqa: S311
     lists = {leg: dice.sample(range(1, 60), dice.randint(0, 40)) for leg in ("lexical", "semantic", "more")}
     lists["lexical"] += lists["lexical"][:2]  # an id twice
     settings = [
