@@ -146,6 +146,8 @@ def speed(url: str, documents: int, workers: int) -> dict[str, Any]:
 def busy(url: str, processes: list[subprocess.Popen[bytes]]) -> int:
     """The first worker that has jobs in hand. Killing one that still starts would prove nothing, and starting takes seconds."""
     while True:
+        if all(process.poll() is not None for process in processes):
+            raise SystemExit(f"the workers ended by themselves, with {[process.returncode for process in processes]}")
         with psycopg.connect(url, autocommit=True) as conn:
             held = {name.split(":")[-2] for (name,) in conn.execute("select leased_by from ragdb.job where state = 'processing'")}
         for number, process in enumerate(processes):
@@ -158,11 +160,12 @@ def chaos(home: Path, url: str, documents: int, workers: int, seconds: float, ev
     """Kills a worker that has jobs in hand, `every` seconds after the last one (or when one has), and restarts the server without a checkpoint now and then."""
     queue_up(url, documents, cut=False)
     processes = [start(url) for _ in range(workers)]
-    kills, hits, worst, done = 0, 0, 0, 0
+    kills, hits, worst, done, gone = 0, 0, 0, 0, 0
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         time.sleep(every)
         victim = busy(url, processes)
+        gone += sum(process.poll() is not None for process in processes)
         processes[victim].kill()
         processes[victim].wait()
         # one that was still starting, or had nothing in hand, proves nothing
@@ -189,6 +192,7 @@ def chaos(home: Path, url: str, documents: int, workers: int, seconds: float, ev
         "kills": kills,
         "of these with jobs in hand": hits,
         "restarts": done,
+        "workers that ended by themselves": gone,
         "ready while killed": ready,
         "most attempts": worst,
         "exit codes": codes,

@@ -49,6 +49,7 @@ class Options:
     listen: bool = True
     grace: float = 30.0
     lease: float = 300.0
+    patience: float = 60.0  # for a database that does not answer at the start; later outages are waited for without end
 
 
 @dataclass
@@ -106,7 +107,7 @@ class _Worker:
 
     def run(self) -> Report:
         try:
-            self.database.call("job_holders")  # a wrong address, schema or right is said at once, not waited for
+            self._reach()
             if self.options.listen and not self.options.once:
                 Listener(self.database, self.heard, self.stop).start()
             for loop in self.loops:
@@ -123,6 +124,25 @@ class _Worker:
             raise self.error
         self.report.unserved = self.contexts.unserved
         return self.report
+
+    def _reach(self) -> None:
+        """The first call, which says a wrong schema or right at once. A server that restarts, or starts beside this process, is
+        waited for a little: what is wrong is logged at once, for the address may be."""
+        seconds = 0.0 if self.options.once else self.options.patience
+
+        def told(state: tenacity.RetryCallState) -> None:
+            if state.attempt_number == 1 and state.outcome is not None:
+                logger.warning("%s; trying again for %g seconds", state.outcome.exception(), seconds)
+
+        tries = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(is_outage),
+            stop=tenacity.stop_after_delay(seconds) | tenacity.stop_when_event_set(self.stop),
+            wait=tenacity.wait_random_exponential(multiplier=0.5, max=5.0),
+            sleep=tenacity.sleep_using_event(self.stop),
+            before_sleep=told,
+            reraise=True,
+        )
+        tries(self.database.call, "job_holders")
 
     def _end(self) -> None:
         """Lets the loops finish their batch; what is still in hand after the grace period is given back."""

@@ -21,7 +21,8 @@ import pytest
 
 from ragdb import Pipeline, RagDB
 from ragdb.db import embedded, schema
-from ragdb.errors import DatabaseError
+from ragdb.errors import DatabaseError, DatabaseUnreachable
+from ragdb.ingest import queue
 from ragdb.testing import FakeEmbedder
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -374,6 +375,33 @@ def test_workers_and_readers_go_on_after_the_server_was_restarted(start: Start) 
             code, err = ended(worker)
             assert code == 0, err
             assert err.count("the database is away") <= 2, err
+
+
+def test_a_worker_that_starts_while_the_server_is_away_waits_and_says_so(start: Start) -> None:
+    if os.environ.get("RAGDB_TEST_DATABASE_URL"):
+        pytest.skip("needs a server of its own to stop")
+    with own_server() as (home, url):
+        with psycopg.connect(url, autocommit=True) as conn:
+            conn.execute("select ragdb.create_collection('help', ragdb.register_model('slowly:Slow', 8))")
+            conn.execute("select ragdb.submit_document('help', 'd1', 'alpha')")
+        embedded.stop(home)
+        worker = start(url, "--poll", "0.2")
+        assert worker.stderr is not None
+        while "trying again for 60 seconds" not in (line := worker.stderr.readline()):
+            assert line, "the worker ended"
+        embedded.start(home)
+        with psycopg.connect(url, autocommit=True) as conn:
+            until(lambda: conn.execute("select ingest_state from ragdb.document").fetchall() == [("ready",)])
+        worker.terminate()
+        assert worker.wait(60) == 0
+
+
+def test_a_server_that_stays_away_ends_the_worker_with_the_reason(tmp_path: Path) -> None:
+    nowhere = f"postgresql://nobody@/nothing?host={tmp_path}"
+    began = time.monotonic()
+    with RagDB(nowhere) as rag, pytest.raises(DatabaseUnreachable):
+        queue.run(rag.context, queue.Options(patience=1.0))
+    assert time.monotonic() - began < 30
 
 
 def test_the_queue_is_shown_and_retried_by_command(ragdb_url: str, query: Query, start: Start, tmp_path: Path) -> None:
