@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -78,12 +79,14 @@ def test_the_trace_has_what_was_used_and_says_whose_it_is(kept: RagDB, query: Qu
 
 
 def test_the_plan_is_that_of_the_kept_settings(kept: RagDB, query: Query) -> None:
-    def limits(options: dict[str, Any]) -> str:
-        lines = query("select line from ragdb.search_plan('battery', 'help', options => %s)", Jsonb({"analyze": True, **options}))
-        return "".join(line for (line,) in lines)
+    def listed(options: dict[str, Any]) -> list[str]:
+        options = {"analyze": True, "legs": ["lexical"], **options}
+        lines = query("select line from ragdb.search_plan('battery part 3', 'help', options => %s)", Jsonb(options))
+        return re.findall(r"Limit .*actual.* rows=(\d+)", "\n".join(line for (line,) in lines))
 
-    assert "rows=20" in limits({})
-    assert "rows=20" not in limits({"tuned": False})
+    assert listed({})[0] == "20"
+    assert listed({"candidates": 30})[0] == "30"
+    assert listed({"tuned": False})[0] == "40"
 
 
 def test_null_removes_them(kept: RagDB, query: Query) -> None:
