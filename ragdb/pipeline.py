@@ -16,7 +16,7 @@ from ragdb.answer_stream import AnswerStream
 from ragdb.context import Context
 from ragdb.errors import ConfigError
 from ragdb.question import Question
-from ragdb.types import LEGS, Answer, History, SearchResult
+from ragdb.types import LEGS, Answer, History, Passage, Ranking, SearchResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,16 @@ class Pipeline:
 _FUSION: Mapping[str, Any] = {"weights": {}, "rrf_k": 60, "candidates": 50}
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One question under examination: `ranking` with all that was found, `shown` what the answer was made from; `ms` in all."""
+
+    answer: Answer
+    ranking: Ranking
+    shown: tuple[Passage, ...]
+    ms: float
+
+
 def search(
     context: Context,
     pipeline: Pipeline,
@@ -202,6 +212,34 @@ def ask(
     return asked.finished(
         ready if isinstance(ready, Answer) else asked.recorder.stage("synthesize", ready.whole, name=asked.mode)
     )
+
+
+def examine(
+    context: Context,
+    pipeline: Pipeline,
+    question: str,
+    *,
+    k: int,
+    depth: int,
+    where: Mapping[str, Any] | None = None,
+    gold: Sequence[int] | None = None,
+    writes: bool = False,
+    eval_run_id: int | None = None,
+) -> Examined:
+    """What `ask` does, for an evaluation: the ranking down to `depth` beside the answer from its first `k` chunks.
+
+    `gold`: ids of chunks that the answer is made from instead of what would be found; nothing is searched then. `writes`
+    False: quotes instead of an answer by the language model, which may still rewrite the question.
+    """
+    asked = Question(context, pipeline, "ask", question, k=k, where=where, deep=depth, writes=writes, eval_run_id=eval_run_id)
+    ready = asked.not_searched() if gold is None else None
+    ranking = Ranking((), (), "kept")
+    if ready is None:
+        ranking = asked.found() if gold is None else asked.given(gold)
+        made = asked.answered_from(ranking.hits[:k] if gold is None else ranking.hits)
+        ready = made if isinstance(made, Answer) else asked.recorder.stage("synthesize", made.whole, name=asked.mode)
+    ms = asked.recorder.elapsed
+    return Examined(asked.finished(ready), ranking, tuple(asked.shown), ms)
 
 
 def stream(

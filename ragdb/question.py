@@ -441,6 +441,12 @@ class Question:
         budget = self._budget() if budget is None else budget
         return self.answered_from(self.found().hits[: self.k], budget)
 
+    def given(self, chunk_ids: Sequence[int]) -> Ranking:
+        """These chunks as if they had been found, in this order."""
+        self.queries = self._searchable([self.query])
+        self.query = self.queries[0]
+        return self._fused([Ranking(tuple(chunk_ids), tuple(-float(n) for n in range(len(chunk_ids))), "given")])
+
     def answered_from(self, hits: Sequence[Hit], budget: int | None = None) -> Answer | synthesize.Writing:
         """The answer from these chunks, or the writing to come."""
         return self._packed(Ranking.of(hits, "kept"), self._budget() if budget is None else budget)

@@ -166,11 +166,13 @@ grant execute on function
   ragdb.collection_fingerprint(text),
   ragdb.start_eval_run(jsonb),
   ragdb.record_eval_result(bigint, jsonb),
+  ragdb.put_eval_scores(bigint, jsonb),
   ragdb.finish_eval_run(bigint, jsonb),
   ragdb.eval_runs(text, text, bigint, integer),
   ragdb.eval_results(bigint),
   ragdb.eval_verdicts(bigint),
-  ragdb.delete_eval_run(bigint)
+  ragdb.delete_eval_run(bigint),
+  ragdb.copy_collection(text, text, text, text, integer)
   to ragdb_writer;
 
 -- What the functions of watched tables call with the rights of their caller. The trigger's own: who makes a trigger must

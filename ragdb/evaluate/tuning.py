@@ -6,6 +6,7 @@ cut to its `candidates`, by the formula of ragdb.rrf_fuse. Rewriters and reranke
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from ragdb.rag import RagDB
 
 LEAST_QUESTIONS = 10
-# Means that differ by less are the same in a table of three decimals.
-_TIE = 0.0005
 
 #: The metric of each question, by its key, under one setting.
 Scores = Mapping[str, float]
@@ -108,8 +107,8 @@ def tune(
     The questions are those of the set that are accepted and have a relevant document, asked in the collection of `rag`, each
     with its own filter. They are dealt into `folds` by `seed`, paraphrases together. For each fold the best setting of the
     other questions is measured on those of the fold; `gain` compares that, question by question, with the settings that `rag`
-    uses now. The best setting: highest mean over itself and its neighbours in the grid (a peak that stands alone is luck), of
-    those within 0.0005 of it the one nearest to the defaults.
+    uses now. The best setting: each is taken with its neighbours in the grid (a peak that stands alone is luck), and of those
+    within one standard error of the highest mean the one nearest to the defaults.
 
     `store` keeps what all questions choose for the collection (see `keep`, also for `force`). `progress(done, of)` is called
     after each question. Nothing is recorded as a run.
@@ -152,7 +151,7 @@ def tune(
         told.append(Fold(cells[chosen], len(fold), _mean(scores[-1], fold), _mean(by_place[chosen], fold)))
     keys = [question.key for question in questions]
     plateaus = _plateaus(by_place, keys)
-    tried = [Tried(setting, _mean(by_place[place], keys), plateaus[place]) for place, setting in cells.items()]
+    tried = [Tried(setting, _mean(by_place[place], keys), sum(plateaus[place]) / len(keys)) for place, setting in cells.items()]
     tuned = Tuned(
         eval_set=eval_set_name,
         collection=rag.context.collection,
@@ -306,15 +305,31 @@ def _mean(scores: Scores, keys: Iterable[str]) -> float:
     return sum(values) / len(values)
 
 
-def _plateaus(scores: Mapping[Place, Scores], keys: Sequence[str]) -> dict[Place, float]:
-    """For each setting the mean of its metric and that of its neighbours in the grid."""
-    means = {place: _mean(of, keys) for place, of in scores.items()}
-    around = {place: [place, *(n for n in neighbours(place) if n in means)] for place in means}
-    return {place: sum(means[one] for one in near) / len(near) for place, near in around.items()}
+def _plateaus(scores: Mapping[Place, Scores], keys: Sequence[str]) -> dict[Place, list[float]]:
+    """For each setting, by question, the mean of its metric and that of its neighbours in the grid."""
+    values = {place: [of[key] for key in keys] for place, of in scores.items()}
+    found = {}
+    for place in values:
+        near = [values[place], *(values[n] for n in neighbours(place) if n in values)]
+        found[place] = [sum(column) / len(near) for column in zip(*near, strict=True)]
+    return found
 
 
 def _best(cells: Mapping[Place, Setting], scores: Mapping[Place, Scores], keys: Sequence[str]) -> Place:
+    """The setting nearest to the defaults of those that `keys` cannot tell from the highest plateau.
+
+    That is the one-standard-error rule (Breiman et al. 1984, section 3.4.3), with the standard error of the paired differences.
+    """
     plateaus = _plateaus(scores, keys)
-    top = max(plateaus.values())
-    near = [place for place, plateau in plateaus.items() if plateau > top - _TIE]
-    return min(near, key=lambda place: (cells[place].distance, -plateaus[place], place))
+    top = max(plateaus.values(), key=sum)
+    near = [place for place, values in plateaus.items() if _as_good(top, values)]
+    return min(near, key=lambda place: (cells[place].distance, -sum(plateaus[place]), place))
+
+
+def _as_good(top: Sequence[float], values: Sequence[float]) -> bool:
+    """Whether the mean difference is within its own standard error."""
+    differences = [a - b for a, b in zip(top, values, strict=True)]
+    n = len(differences)
+    mean = sum(differences) / n
+    variance = sum((d - mean) ** 2 for d in differences) / max(1, n - 1)
+    return mean <= math.sqrt(variance / n) + 1e-12

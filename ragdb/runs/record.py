@@ -77,6 +77,11 @@ class Recorder:
         self.stages: list[StageTrace] = []
         self.usage: dict[str, Any] = {}
 
+    @property
+    def elapsed(self) -> float:
+        """Milliseconds since the question came."""
+        return (time.perf_counter() - self._began) * 1000
+
     def stage(self, stage: str, work: Callable[[], Outcome[T]], *, name: str = "") -> T:
         """Runs one stage and records it."""
         began = time.perf_counter()
@@ -148,7 +153,7 @@ class Recorder:
         self._log()
         run = {
             **self._head,
-            "ms": round((time.perf_counter() - self._began) * 1000, 2),
+            "ms": round(self.elapsed, 2),
             "usage": dict(answer.usage if answer else self.usage),
             "outcome": answer.outcome if answer else None,
             "error": answer.error if answer else None,

@@ -45,19 +45,31 @@ def test_neighbours_are_one_step_away() -> None:
     assert set(neighbours((1, 1, 1))) == {(0, 1, 1), (2, 1, 1), (1, 0, 1), (1, 2, 1), (1, 1, 0), (1, 1, 2)}
 
 
+QUESTIONS = [f"q{n}" for n in range(50)]
+
+
+def alike(value: float) -> dict[str, float]:
+    """The same for each question: any difference is certain."""
+    return dict.fromkeys(QUESTIONS, value)
+
+
 def test_a_plateau_wins_over_a_peak_that_stands_alone() -> None:
-    grid = Grid(lexical=(0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8), rrf_k=(60,), candidates=(50,))
-    cells = grid.cells(10)
+    cells = Grid(lexical=(0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8), rrf_k=(60,), candidates=(50,)).cells(10)
     means = {0.1: 0.30, 0.2: 0.44, 0.3: 0.30, 0.4: 0.30, 0.6: 0.40, 0.7: 0.41, 0.8: 0.37}
-    scores = {place: {"q": means[setting.lexical]} for place, setting in cells.items()}
-    assert cells[_best(cells, scores, ["q"])].lexical == pytest.approx(0.7)
-    assert _plateaus(scores, ["q"])[1, 0, 0] == pytest.approx((0.30 + 0.44 + 0.30) / 3)
+    scores = {place: alike(means[setting.lexical]) for place, setting in cells.items()}
+    assert cells[_best(cells, scores, QUESTIONS)].lexical == pytest.approx(0.7)
+    assert _plateaus(scores, ["q1"])[1, 0, 0] == [pytest.approx((0.30 + 0.44 + 0.30) / 3)]
 
 
-def test_of_settings_that_measure_the_same_the_nearest_to_the_defaults_is_chosen() -> None:
+def test_of_settings_that_cannot_be_told_apart_the_nearest_to_the_defaults_is_chosen() -> None:
     cells = Grid().cells(10)
-    scores = {place: {"q": 0.4 + (0.0004 if setting.rrf_k == 10 else 0)} for place, setting in cells.items()}
-    assert cells[_best(cells, scores, ["q"])] == Setting.of(presets.hybrid)
+    # better on 26 questions, worse on 24
+    mixed = {key: 0.4 + (0.1 if n % 2 or n > 47 else -0.1) for n, key in enumerate(QUESTIONS)}
+    scores = {place: mixed if setting.rrf_k < 60 else alike(0.4) for place, setting in cells.items()}
+    assert cells[_best(cells, scores, QUESTIONS)] == Setting.of(presets.hybrid)
+    # the same mean, of every question
+    scores = {place: alike(sum(mixed.values()) / 50) if setting.rrf_k < 60 else alike(0.4) for place, setting in cells.items()}
+    assert cells[_best(cells, scores, QUESTIONS)].rrf_k < 60
 
 
 def test_a_question_and_its_paraphrases_are_in_one_fold() -> None:
