@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragdb.db.caller import from_json
 from ragdb.errors import ConfigError, EmbedderError
@@ -128,11 +128,11 @@ def tune(
     longest = max(setting.candidates for setting in settings)
     ranked: dict[str, tuple[str, ...]] = {}
     under: list[dict[str, str]] = [{} for _ in settings]  # for each setting the key, in `ranked`, of what each question gets
-    documents = _Documents(rag)
+    documents, options = _Documents(rag), [setting.to_dict() for setting in settings]
     for done, question in enumerate(questions, 1):
         lists = _lists(rag, pipeline, question, longest)
         known: dict[tuple[str, ...], str] = {}
-        for place, found in enumerate(_rankings(rag, lists, settings, documents, cut)):
+        for place, found in enumerate(_rankings(rag, lists, options, documents, cut)):
             under[place][question.key] = known.setdefault(found, f"{done}/{len(known)}")
         ranked |= {key: found for found, key in known.items()}
         if progress is not None:
@@ -289,11 +289,11 @@ class _Documents:
 
 
 def _rankings(
-    rag: RagDB, lists: Mapping[str, Sequence[int]], settings: Sequence[Setting], documents: _Documents, most: int | None
+    rag: RagDB, lists: Mapping[str, Sequence[int]], settings: Sequence[Mapping[str, Any]], documents: _Documents, most: int | None
 ) -> list[tuple[str, ...]]:
     """The first `most` documents of a question under each setting."""
     documents.learn({i for ids in lists.values() for i in ids})
-    rows = rag.context.database.call("rrf_sweep", lists=dict(lists), settings=[s.to_dict() for s in settings])
+    rows = rag.context.database.call("rrf_sweep", lists=dict(lists), settings=settings)
     found: list[tuple[str, ...]] = [()] * len(settings)
     for row in rows:
         found[row["setting"] - 1] = documents.ranked(row["chunk_ids"], most)
@@ -309,8 +309,8 @@ def _plateaus(scores: Mapping[Place, Scores], keys: Sequence[str]) -> dict[Place
     """For each setting, by question, the mean of its metric and that of its neighbours in the grid."""
     values = {place: [of[key] for key in keys] for place, of in scores.items()}
     found = {}
-    for place in values:
-        near = [values[place], *(values[n] for n in neighbours(place) if n in values)]
+    for place, own in values.items():
+        near = [own, *(values[n] for n in neighbours(place) if n in values)]
         found[place] = [sum(column) / len(near) for column in zip(*near, strict=True)]
     return found
 
