@@ -23,6 +23,7 @@ from ragdb.cli import (
     queue,
     runs,
     sync,
+    trial,
     watching,
     work,
 )
@@ -69,6 +70,7 @@ importing.register(app)
 questions.register(app)
 chat.register(app)
 runs.register(app)
+trial.register(app)
 work.register(app)
 watching.register(app)
 models.register(app)
