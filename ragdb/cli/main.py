@@ -16,7 +16,7 @@ from ragdb.cli import (
     demo,
     documents,
     embedders,
-    eval_runs,
+    eval_fit,
     importing,
     models,
     questions,
@@ -79,7 +79,7 @@ database.register(app)
 app.add_typer(collections.app, name="collection")
 app.add_typer(embedders.app, name="embedder")
 app.add_typer(queue.app, name="queue")
-app.add_typer(eval_runs.app, name="eval")
+app.add_typer(eval_fit.app, name="eval")
 app.add_typer(database.app, name="db")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import ragdb
 from ragdb.context import Context
-from ragdb.db.caller import one, value
+from ragdb.db.caller import from_json, one, value
 from ragdb.errors import ConfigError, RagDBError
 from ragdb.evaluate import evidence as evidences
 from ragdb.evaluate import measures, runs, sets
@@ -38,6 +38,8 @@ class Judging(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    def settings(self) -> dict[str, Any]: ...
 
     def judged(
         self, question: str, answer: str, contexts: Sequence[str], reference: str | None, metrics: Sequence[str]
@@ -128,7 +130,8 @@ def settings_of(context: Context, judged: EvalSet, pipeline: Pipeline, how: How)
         "embedder": info.get("model"),
         "reranker": getattr(reranker, "name", None) or (type(reranker).__name__ if reranker else None),
         "llm": context.llm.name if context.llm is not None and uses_llm else None,
-        "judge": how.judge.name if how.judge else None,
+        "fusion": from_json(info.get("fusion")) if pipeline.tuned else None,
+        "judge": how.judge.settings() if how.judge else None,
         "judged": list(how.judged) if how.judge else [],
         "collection_is": value(context.database.call("collection_fingerprint", collection=context.collection)),
         "set_is": _digest([question.to_dict() for question in judged.questions]),

@@ -69,7 +69,7 @@ def test_a_set_is_what_was_put_into_it(rag: RagDB) -> None:
     assert (put.added, put.changed) == (0, 1)
     again = sets.read(rag, "help").by_key()["q1"]
     assert (again.judgements, again.eval_question_id) == ((Judgement("router.md", 3),), first.eval_question_id)
-    with pytest.raises(ConfigError, match="no evaluation set 'halp'.*There are: help"):
+    with pytest.raises(ConfigError, match=r"no evaluation set 'halp'.*There are: help"):
         sets.read(rag, "halp")
     with pytest.raises(ConfigError, match="comes twice"):
         sets.put_questions(rag, "help", [first, first])
@@ -241,7 +241,10 @@ def test_a_sweep_runs_every_combination_and_embeds_no_text_twice(rag: RagDB) -> 
 
     with RagDB(rag.context.database.target, collection="help", embedder=Counting(name=FakeEmbedder().name)) as counting:
         found = sweep(
-            counting, "help", {"candidates": ["5", "50"], "weights": ["0.3/0.7", "0.7/0.3"], "chunk_size": ["64"]}, base=presets.hybrid
+            counting,
+            "help",
+            {"candidates": ["5", "50"], "weights": ["0.3/0.7", "0.7/0.3"], "chunk_size": ["64"]},
+            base=presets.hybrid,
         )
         assert [one.name for one in found] == [
             f"hybrid:candidates={c},weights={w},chunk_size=64" for c in ("5", "50") for w in ("0.3/0.7", "0.7/0.3")
@@ -251,7 +254,10 @@ def test_a_sweep_runs_every_combination_and_embeds_no_text_twice(rag: RagDB) -> 
         assert best(found, "ndcg@10")[0][1] >= best(found, "ndcg@10")[-1][1]
         # once more: all of it is stored
         again = sweep(
-            counting, "help", {"candidates": ["5", "50"], "weights": ["0.3/0.7", "0.7/0.3"], "chunk_size": ["64"]}, base=presets.hybrid
+            counting,
+            "help",
+            {"candidates": ["5", "50"], "weights": ["0.3/0.7", "0.7/0.3"], "chunk_size": ["64"]},
+            base=presets.hybrid,
         )
         assert [one.eval_run_id for one in again] == [one.eval_run_id for one in found]
         assert all(one.cached for one in again)
@@ -307,15 +313,15 @@ def test_settings_that_mean_nothing_are_refused_with_what_there_is(rag: RagDB) -
         pipeline_of("hybird")
     with pytest.raises(ConfigError, match="has no setting 'candidate'"):
         pipeline_of("hybrid:candidate=3")
-    with pytest.raises(ConfigError, match="weights is '0.3'; it is a number for each of lexical/semantic"):
+    with pytest.raises(ConfigError, match=r"weights is '0.3'; it is a number for each of lexical/semantic"):
         pipeline_of("hybrid:weights=0.3")
     assert pipeline_of("hybrid:weights=0.3/0.7,rewrite=hyde+multi").weights == {"lexical": 0.3, "semantic": 0.7}
     with pytest.raises(ConfigError, match="no metric 'ndgc@10'"):
         How(metrics=("ndgc@10",))
     with pytest.raises(ConfigError, match="two pipelines are called hybrid"):
         run(rag, "help", [presets.hybrid, presets.hybrid])
+    sets.make(rag, "empty")
     with pytest.raises(ConfigError, match="no accepted questions"):
-        sets.make(rag, "empty")
         run(rag, "empty", [presets.hybrid])
     with pytest.raises(ConfigError, match="there is none; set RAGDB_LLM"):
         run(rag, "help", [presets.hybrid], how=How(answers=True))

@@ -19,7 +19,10 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_a_beir_folder_gives_its_judged_questions(tmp_path: Path) -> None:
-    write(tmp_path / "queries.jsonl", '{"_id": "1", "text": "one?"}\n{"_id": "2", "text": "two?"}\n{"_id": "3", "text": "unjudged"}\n')
+    write(
+        tmp_path / "queries.jsonl",
+        '{"_id": "1", "text": "one?"}\n{"_id": "2", "text": "two?"}\n{"_id": "3", "text": "unjudged"}\n',
+    )
     write(tmp_path / "qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\td1\t2\n1\td2\t0\n2\td3\t1\n9\td3\t1\n")
     read = importing.read_beir(tmp_path)
     assert read.questions == (
@@ -67,13 +70,20 @@ def test_rows_are_mapped_by_their_usual_names_or_as_told(tmp_path: Path) -> None
     read = importing.read_rows(usual)
     assert read.questions == (
         EvalQuestion(
-            "H1", "手当は？", (Judgement("a"), Judgement("b"), Judgement("c", 0, trap=True)), reference="10,000 円", tags=("happy",)
+            "H1",
+            "手当は？",
+            (Judgement("a"), Judgement("b"), Judgement("c", 0, trap=True)),
+            reference="10,000 円",
+            tags=("happy",),
         ),
     )
     assert read.ignored == ("author",)
     own = write(tmp_path / "own.csv", 'Frage,Seite,Wort\n"Was, bitte?",x.md; y.md,\nUnd?,,nix\n')
     told = importing.read_rows(own, {"question": "Frage", "relevant": "Seite"})
-    assert [(q.key, q.question, q.relevant) for q in told.questions] == [("q2", "Was, bitte?", {"x.md": 1, "y.md": 1}), ("q3", "Und?", {})]
+    assert [(q.key, q.question, q.relevant) for q in told.questions] == [
+        ("q2", "Was, bitte?", {"x.md": 1, "y.md": 1}),
+        ("q3", "Und?", {}),
+    ]
 
 
 def test_judgements_with_grades_quotes_and_labels(tmp_path: Path) -> None:
@@ -119,7 +129,7 @@ def test_files_that_are_none_are_refused_with_what_to_do(tmp_path: Path, text: s
 
 def test_a_file_that_is_not_utf8_or_not_there(tmp_path: Path) -> None:
     (tmp_path / "sjis.csv").write_bytes("質問,relevant\n手当,a\n".encode("cp932"))
-    with pytest.raises(UnreadableFile, match="not UTF-8.*iconv"):
+    with pytest.raises(UnreadableFile, match=r"not UTF-8.*iconv"):
         importing.read_rows(tmp_path / "sjis.csv")
     with pytest.raises(UnreadableFile, match="cannot be read"):
         importing.read_rows(tmp_path / "nowhere.csv")
