@@ -284,7 +284,7 @@ def _how(rag: RagDB, metrics: Sequence[str] | None, *, judge: str | None = None,
 
 
 def chosen_llm(rag: RagDB, name: str) -> LLM:
-    """The language model of this name, with the settings of the one that answers where it is of the same kind; `same`: that one."""
+    """The language model of this name, with the settings of the one that answers; `same`: that one."""
     from ragdb import adapters
 
     if name == "same":
