@@ -39,7 +39,7 @@ def pipeline_of(text: str) -> Pipeline:
 
 
 def _with(base: Pipeline, settings: Mapping[str, Any], name: str) -> Pipeline:
-    """The base with these settings. Where one of fuse's is named, the collection's own hold for none: `candidates=50` means 50."""
+    """The base with these settings. Where one of fuse is named, none are the collection's: `candidates=50` means 50."""
     own = {"tuned": False} if settings.keys() & FUSION.keys() else {}
     return dataclasses.replace(base, **{**own, **settings, "name": name})
 
