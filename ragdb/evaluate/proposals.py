@@ -15,7 +15,7 @@ _LONGEST_QUOTE = 400  # characters: an answer stands in a sentence or two
 _QUESTION_LENGTH = (6, 300)
 _COPIED = 0.6  # of the question's characters in one run: the lexical leg would find it by that alone
 _FEWEST_COPIED = 12  # characters of such a run: names are copied, and should be
-_ALIKE = 0.85  # ratio of difflib from which two questions are one
+_ALIKE = 0.95  # ratio of difflib from which two questions are one: those about Osaka and Kyoto are two
 _GIVEN_AWAY = 4  # characters: a shorter answer may stand in a question by chance
 # what points to a text that who asks has not seen
 _POINTS = regex.compile(
@@ -92,10 +92,12 @@ def standing(quote: str, text: str) -> str | None:
 
 
 def alike(question: str, known: Iterable[str]) -> str | None:
-    """A known question that is the same one or nearly so."""
-    asked = _bare(question)
+    """A known question that is the same one, or nearly so and with the same numbers."""
+    asked, numbers = _bare(question), _NUMBER.findall(_plain(question))
     matcher = SequenceMatcher(None, "", asked, autojunk=False)
     for other in known:
+        if _NUMBER.findall(_plain(other)) != numbers:
+            continue
         matcher.set_seq1(_bare(other))
         if matcher.real_quick_ratio() >= _ALIKE and matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE:
             return other

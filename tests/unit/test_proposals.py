@@ -45,7 +45,7 @@ def test_a_proposal_whose_words_stand_in_the_text_passes() -> None:
         (reply("Who has it takes the shovels from shed B?", quote="shed B"), "it repeats the text"),
         (reply("Is it right that snow duty begins at 6:30?", quote="begins at 6:30"), "gives its answer away"),
         (reply("What time do I start?", "At 7:15."), "a number that is not in the text: 7:15"),
-        (reply("When must I be there for snow?"), "it is asked already: 'When must I be there for the snow?'"),
+        (reply("When must I be there, for the snow"), "it is asked already: 'When must I be there for the snow?'"),
     ],
 )
 def test_a_proposal_that_cannot_be_used_is_refused_with_the_reason(written: str, reason: str) -> None:
@@ -93,4 +93,6 @@ def test_nearly_the_same_question_is_the_same_one() -> None:
         alike("How long may I keep the car", ["Where is it?", "how long may I keep the car?"]) == "how long may I keep the car?"
     )
     assert alike("How long may I keep the loan car?", ["Who may drive the loan car?"]) is None
+    assert alike("What time does the Osaka office open?", ["What time does the Kyoto office open?"]) is None
+    assert alike("P1 障害の初動は何分以内ですか？", ["P2 障害の初動は何分以内ですか？"]) is None
     assert alike("代車は何日借りられますか？", ["代車は何日間借りられますか"]) == "代車は何日間借りられますか"
