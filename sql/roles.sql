@@ -114,6 +114,9 @@ grant execute on function
   ragdb.know_sources(text, jsonb, text),
   ragdb.rename_document(text, text, text, text, text, boolean),
   ragdb.create_collection(text, bigint, jsonb),
+  ragdb.set_fusion(text, jsonb),
+  ragdb.rrf_sweep(jsonb, jsonb),
+  ragdb.chunk_documents(bigint[]),
   ragdb.register_model(text, integer, text, text, integer, double precision),
   ragdb.claim_jobs(text, integer, interval, text, bigint, bigint, bigint[]),
   ragdb.extend_lease(bigint, uuid, interval),
@@ -199,10 +202,10 @@ grant execute on function
 -- Auditors.
 grant select on
   ragdb.run, ragdb.run_stage, ragdb.citation, ragdb.claim, ragdb.feedback,
-  ragdb.run_candidate, ragdb.run_latency, ragdb.run_cost, ragdb.run_outcome
+  ragdb.run_candidate, ragdb.run_latency, ragdb.run_cost, ragdb.run_outcome, ragdb.run_trial
   to ragdb_auditor;
 grant select on
-  ragdb.run_stage, ragdb.claim, ragdb.feedback, ragdb.run_candidate, ragdb.run_latency, ragdb.run_cost, ragdb.run_outcome
+  ragdb.run_stage, ragdb.claim, ragdb.feedback, ragdb.run_candidate, ragdb.run_latency, ragdb.run_cost, ragdb.run_outcome, ragdb.run_trial
   to ragdb_writer;
 
 commit;

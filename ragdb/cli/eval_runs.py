@@ -11,7 +11,7 @@ import typer
 
 from ragdb.cli.evaluation import SetName, app, opened
 from ragdb.cli.output import columns, counted, json_line, note, on_terminal, say
-from ragdb.cli.state import State, verb
+from ragdb.cli.state import State, json_object, verb
 from ragdb.errors import ConfigError
 
 __all__ = ["app"]
@@ -19,8 +19,9 @@ __all__ = ["app"]
 if TYPE_CHECKING:
     from ragdb.evaluate.comparing import Comparison
     from ragdb.evaluate.running import How
-    from ragdb.evaluate.types import EvalRun
+    from ragdb.evaluate.types import EvalRun, EvalSet
     from ragdb.pipeline import Pipeline
+    from ragdb.protocols import LLM
     from ragdb.rag import RagDB
 
 Pipelines = Annotated[
@@ -60,6 +61,7 @@ def run(
     context: Annotated[
         str, typer.Option("--context", help="gold: answer from the judged chunks, without a search.")
     ] = "retrieved",
+    where: Annotated[str | None, typer.Option("--where", metavar="JSON", help="A filter over each question's own.")] = None,
     again: Again = False,
 ) -> None:
     """Ask the questions of a set through pipelines, and show their metrics.
@@ -68,8 +70,9 @@ def run(
     """
     from ragdb.evaluate import running
 
-    with opened(state) as rag:
-        how = _how(rag, metric, k=k, jobs=jobs, answers=answers, judge=judge, context=context, again=again)
+    with opened(state, eval_set) as rag:
+        given = json_object(where, "--where") or {}
+        how = _how(rag, metric, k=k, jobs=jobs, answers=answers, judge=judge, context=context, where=given, again=again)
         with Asking() as asking:
             found = running.run(rag, eval_set, _pipelines(rag, pipeline), how=how, collection=_other(state), progress=asking.told)
     _show(state, found, how.metrics if metric else None)
@@ -120,7 +123,7 @@ def compare(
     from ragdb.evaluate import comparing, running, sets
     from ragdb.evaluate import runs as stored
 
-    with opened(state) as rag:
+    with opened(state, eval_set) as rag:
         judged = sets.read(rag, eval_set)
         db = rag.context.database
         pair = [stored.find(db, eval_set, ref) for ref in (before, after)]
@@ -156,7 +159,7 @@ def gate(
     from ragdb.pipeline import Pipeline
 
     allowed = _allowed(max_drop) if max_drop else dict(gating.DEFAULT)
-    with opened(state) as rag:
+    with opened(state, eval_set) as rag:
         judged = sets.read(rag, eval_set)
         old = stored.find(rag.context.database, eval_set, baseline)
         chosen = _pipelines(rag, [pipeline])[0] if pipeline else Pipeline.from_dict(old.pipeline)
@@ -206,7 +209,7 @@ def sweep(
         if not eq or not values:
             raise typer.BadParameter(f"{one!r}: write it like candidates=20,50,100")
         grid[key] = [value for value in values.split(",") if value]
-    with opened(state) as rag:
+    with opened(state, eval_set) as rag:
         how = _how(rag, metric, k=k, jobs=jobs, again=again)
         with Asking() as asking:
             found = sweeping.sweep(rag, eval_set, grid, base=_pipelines(rag, [pipeline])[0], how=how, progress=asking.told)
@@ -275,17 +278,39 @@ def _how(rag: RagDB, metrics: Sequence[str] | None, *, judge: str | None = None,
     if judge is not None:
         from ragdb.evaluate.judge import Judge
 
-        llm = rag.context.llm if judge == "same" else _llm(judge)
-        if llm is None:
-            raise ConfigError("--judge same: there is no language model; set RAGDB_LLM, or name one")
-        judging = Judge(llm, embedder=rag.context.embedder(), prompts=rag.context.prompts)
+        context = rag.context
+        judging = Judge(chosen_llm(rag, judge), embedder=context.embedder(), prompts=context.prompts, prices=context.prices)
     return running.How(metrics=tuple(metrics or measures.DEFAULT), judge=judging, **given)
 
 
-def _llm(name: str) -> Any:
+def chosen_llm(rag: RagDB, name: str) -> LLM:
+    """The language model of this name, with the settings of the one that answers; `same`: that one."""
     from ragdb import adapters
 
-    return adapters.resolve_llm(name, defaults={})
+    if name == "same":
+        if rag.context.llm is None:
+            raise ConfigError("there is no language model to judge by; set RAGDB_LLM, or name one")
+        return rag.context.llm
+    return adapters.resolve_llm(name, defaults=rag.context.options.get("llm", {}))
+
+
+def measured_runs(rag: RagDB, judged: EvalSet, refs: Sequence[str] | None, metrics: Sequence[str] | None) -> list[EvalRun]:
+    """Runs by number or name, with metrics; without any the newest finished one of each pipeline, in the order they were made."""
+    from ragdb.evaluate import measures, running
+    from ragdb.evaluate import runs as stored
+
+    db = rag.context.database
+    if refs:
+        ids = [stored.find(db, judged.name, ref).eval_run_id for ref in refs]
+    else:
+        newest: dict[str, int] = {}
+        for one in stored.listed(db, eval_set=judged.name, how_many=1000):
+            if one.finished_at is not None:
+                newest.setdefault(one.name, one.eval_run_id)
+        ids = sorted(newest.values())
+    if not ids:
+        raise ConfigError(f"the set {judged.name!r} has no finished run; first: ragdb eval run {judged.name}")
+    return [running.measured(rag.context, one, judged, metrics or measures.DEFAULT) for one in dict.fromkeys(ids)]
 
 
 def _allowed(given: Sequence[str]) -> dict[str, float]:
@@ -354,8 +379,8 @@ def _show(state: State, found: Sequence[EvalRun], metrics: Sequence[str] | None)
 
 
 def _p50(one: EvalRun) -> float:
-    """Median of the questions' times, in milliseconds."""
-    times = [result.ms for result in one.results if not result.error]
+    """Median of the questions' times in milliseconds, without the vector of the question: that is kept for the next run."""
+    times = [result.ms - result.stage_ms.get("embed", 0.0) for result in one.results if not result.error]
     return statistics.median(times) if times else 0.0
 
 

@@ -26,13 +26,20 @@ SetName = Annotated[str, typer.Argument(metavar="SET", help="The set, as `ragdb 
 
 
 @contextmanager
-def opened(state: State) -> Iterator[RagDB]:
-    """A RagDB on the database; which collection is asked, the set says."""
+def opened(state: State, eval_set: str | None = None) -> Iterator[RagDB]:
+    """A RagDB on the database, for the collection that -c names, else for that of the set."""
+    from ragdb.evaluate import sets
     from ragdb.from_settings import arguments
     from ragdb.rag import RagDB
 
     settings = state.settings()
-    with RagDB(state.place(settings).url, **arguments(settings)) as rag:
+    url, keywords = state.place(settings).url, arguments(settings)
+    if eval_set is not None and state.collection is None:
+        with RagDB(url) as rag:
+            about = {row["name"]: row["collection"] for row in sets.listed(rag)}
+        if eval_set in about:
+            keywords["collection"] = about[eval_set]
+    with RagDB(url, **keywords) as rag:
         yield rag
 
 
@@ -164,16 +171,24 @@ def draft(
     from ragdb.cli.progress import Counting
     from ragdb.evaluate import drafting, sets
 
-    with opened(state) as rag:
+    proposals: list[drafting.Proposal] = []
+    with opened(state, eval_set) as rag:
         if eval_set not in {row["name"] for row in sets.listed(rag)}:
             sets.make(rag, eval_set)
         with Counting("questions drafted", how_many) as bar:
-            made = drafting.draft(rag, eval_set, how_many=how_many, progress=bar.more)
+
+            def told(proposal: drafting.Proposal) -> None:
+                proposals.append(proposal)
+                bar.more(proposal.question is not None)
+
+            made = drafting.draft(rag, eval_set, how_many=how_many, progress=told)
+        sets.put_questions(rag, eval_set, made)
     if state.json:
         json_line({"set": eval_set, "drafts": [question.to_dict() for question in made]})
         return
     for question in made:
         say(f"{question.key}  {question.question}")
+    note(drafting.summary(proposals))
     note(f"{counted(len(made), 'draft')}; look at them: {state.command('eval questions')} {eval_set} --drafts")
 
 

@@ -26,8 +26,8 @@ class Change(_Value):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(_Value):
-    """`differences` by metric; `by_tag` the same for each tag; `lost`: {stage: (before, after)} questions that lost their evidence
-    there; `changes` of the first metric, those that fell most first."""
+    """`differences` by metric; `by_tag` the same for each tag; `lost`: {stage: (before, after)} questions that lost their
+    evidence there; `changes` of the first metric, those that fell most first."""
 
     before: str
     after: str
@@ -139,6 +139,7 @@ def _difference(metric: str, before: EvalRun, after: EvalRun, keys: set[str] | N
         old, new = ({key: value for key, value in of.items() if key in keys} for of in (old, new))
     if not old.keys() & new.keys():
         raise ConfigError(
-            f"{metric}: no question has it in both runs, {before.name} ({before.eval_run_id}) and {after.name} ({after.eval_run_id})"
+            f"{metric}: no question has it in both runs, {before.eval_run_id} ({before.name}) and {after.eval_run_id} "
+            f"({after.name})"
         )
     return statistics.difference(metric, old, new)

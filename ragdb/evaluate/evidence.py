@@ -80,7 +80,7 @@ def _evidence(rows: Sequence[Row]) -> Evidence:
 
 
 def funnel(evidence: Evidence, examined: Examined, pipeline: Pipeline, k: int, *, searched: bool = True) -> dict[str, Step]:
-    """The best evidence at each stage of a pipeline: rank, and whether it is among what goes on. `searched` False: it was given."""
+    """The best evidence at each stage: its rank, and whether it is among what goes on. `searched` False: it was given."""
     steps = {"indexed": Step(None, bool(evidence.ids))}
     if evidence.by_words:
         steps["chunk"] = Step(None, evidence.whole)

@@ -40,7 +40,10 @@ def per_question(
     `qrels` maps a question's key to its documents' grades, `ranked` to its documents, best first, each once. A question that
     has qrels and no documents scores 0. Raises ConfigError for a metric that is not known, MissingExtra without ir-measures.
     """
-    measures = {_parsed(metric): metric for metric in metrics if metric.split("@")[0] not in _OURS}
+    measures: dict[Any, list[str]] = {}
+    for metric in metrics:
+        if metric.split("@")[0] not in _OURS:
+            measures.setdefault(_parsed(metric), []).append(metric)
     found: dict[str, dict[str, float]] = {key: {} for key in qrels}
     if not measures or not qrels:
         return found
@@ -48,7 +51,7 @@ def per_question(
     # falling scores: the order of the list is the ranking, whatever its scores were
     run = {key: {uri: -float(rank) for rank, uri in enumerate(ranked.get(key) or (_NOTHING,))} for key in qrels}
     for one in ir_measures.iter_calc(list(measures), {key: dict(grades) for key, grades in qrels.items()}, run):
-        found[one.query_id][measures[one.measure]] = float(one.value)
+        found[one.query_id] |= dict.fromkeys(measures[one.measure], float(one.value))
     return found
 
 

@@ -10,12 +10,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import ragdb
 from ragdb.context import Context
-from ragdb.db.caller import one, value
+from ragdb.db.caller import from_json, one, value
 from ragdb.errors import ConfigError, RagDBError
 from ragdb.evaluate import evidence as evidences
 from ragdb.evaluate import measures, runs, sets
@@ -39,6 +39,8 @@ class Judging(Protocol):
     @property
     def name(self) -> str: ...
 
+    def settings(self) -> dict[str, Any]: ...
+
     def judged(
         self, question: str, answer: str, contexts: Sequence[str], reference: str | None, metrics: Sequence[str]
     ) -> list[Verdict]: ...
@@ -50,7 +52,7 @@ class How:
 
     `answers`: the language model writes them; else they are quotations, which cost nothing. `judge` scores them by
     `judged`. `context` gold: from the chunks that were judged relevant, without a search, so that what is lost then is lost by
-    the writing. `jobs`: questions at a time; times are those of a busy machine where it is more than one.
+    the writing. `where` is put over each question's own. `jobs`: questions at a time; times are those of a busy machine where it is more than one.
     """
 
     k: int = 6
@@ -59,6 +61,7 @@ class How:
     judge: Judging | None = None
     judged: tuple[str, ...] = _ANSWER_METRICS
     context: Literal["retrieved", "gold"] = "retrieved"
+    where: Mapping[str, Any] = field(default_factory=dict)
     jobs: int = 1
     metrics: tuple[str, ...] = measures.DEFAULT
     again: bool = False
@@ -122,11 +125,13 @@ def settings_of(context: Context, judged: EvalSet, pipeline: Pipeline, how: How)
         "k": how.k,
         "depth": how.depth,
         "context": how.context,
+        "where": dict(how.where),
         "answers": "llm" if how.answers else "extractive",
         "embedder": info.get("model"),
         "reranker": getattr(reranker, "name", None) or (type(reranker).__name__ if reranker else None),
         "llm": context.llm.name if context.llm is not None and uses_llm else None,
-        "judge": how.judge.name if how.judge else None,
+        "fusion": from_json(info.get("fusion")) if pipeline.tuned else None,
+        "judge": how.judge.settings() if how.judge else None,
         "judged": list(how.judged) if how.judge else [],
         "collection_is": value(context.database.call("collection_fingerprint", collection=context.collection)),
         "set_is": _digest([question.to_dict() for question in judged.questions]),
@@ -217,7 +222,7 @@ def _result(
             question.question,
             k=how.k,
             depth=how.depth,
-            where=question.where,
+            where={**question.where, **how.where},
             gold=_gold(evidence) if how.context == "gold" else None,
             writes=how.answers,
             eval_run_id=run_id,

@@ -35,6 +35,7 @@ def test_the_wheel_carries_everything_that_is_no_python(wheel: Path) -> None:
         ("migrations", "ragdb/_migrations"),
         ("examples/handbook", "ragdb/_examples/handbook"),
         ("ragdb/prompts", "ragdb/prompts"),
+        ("ragdb/evaluate/templates", "ragdb/evaluate/templates"),
     ):
         files = [p for p in (ROOT / source).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
         assert files
