@@ -67,7 +67,7 @@ def said(change: Difference) -> str:
     """`ndcg@10 0.412 → 0.455 (+0.043, 95 % +0.010 to +0.077, p 0.012; 12 better, 4 worse of 36)`"""
     up, down = improved(change)
     return (
-        f"{change.metric} {change.before:.3f} → {change.after:.3f} ({signed(change.change)}, 95 % {signed(change.low)} to "
+        f"{change.metric} {change.before:.3f} → {change.after:.3f} ({signed(change.change)}, 95\u00a0% {signed(change.low)} to "
         f"{signed(change.high)}, {p_value(change.p)}; {up} better, {down} worse of {change.n})"
     )
 
@@ -82,7 +82,7 @@ def signed(value: float) -> str:
 
 
 def p_value(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p {p:.3f}"
+    return "p\u00a0<\u00a00.001" if p < 0.001 else f"p\u00a0{p:.3f}"
 
 
 def _ahead(one: Metric) -> str:

@@ -195,7 +195,8 @@ def _fuse(legs: Mapping[str, Sequence[str]], weights: Mapping[str, float]) -> li
 
 def _rerank(question: EvalQuestion, fused: Sequence[str], kind: str) -> list[str]:
     luck = _luck(f"{question.key} rerank")
-    scores = {uri: luck.gauss(2.5 if uri in question.relevant else 0.0, 1.0) for uri in fused}
+    gap = 2.5 if kind == "good" else 0.8
+    scores = {uri: luck.gauss(gap if uri in question.relevant else 0.0, 1.0) for uri in fused}
     ranked = sorted(fused, key=lambda uri: (-scores[uri], uri))
     return (ranked if kind == "good" else ranked[::-1])[:10]
 

@@ -474,7 +474,7 @@ def test_markdown_is_short_with_the_verdict_first() -> None:
 
 
 def test_an_axis_starts_at_zero_has_round_ticks_and_turns_logarithmic_for_a_wide_range() -> None:
-    assert plots.axis([3.0, 17.0]).ticks == ((0.0, "0"), (25.0, "5"), (50.0, "10"), (75.0, "15"), (100.0, "20"))
+    assert plots.axis([3.0, 17.0]).ticks == ((0.0, "0"), (50.0, "10"), (100.0, "20"))
     assert plots.axis([0.0003, 0.0004]).ticks[-1] == (100.0, "0.0004")
     wide = plots.axis([4.0, 900.0])
     assert wide.log and [label for _, label in wide.ticks] == ["1", "10", "100", "1,000"]
