@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ragdb.errors import RagDBError
     from ragdb.pipeline import Pipeline
     from ragdb.rag import RagDB
+    from ragdb.trial import Trial
     from ragdb.types import Added, Answer, Citation, Document, Hit, Message, Passage, Query, SearchResult, Section, Span
 
 __version__ = "0.1.0.dev0"
@@ -38,10 +39,11 @@ __all__ = [
     "SearchResult",
     "Section",
     "Span",
+    "Trial",
     "presets",
 ]
 
-_MODULE = {"RagDB": "ragdb.rag", "Pipeline": "ragdb.pipeline", "RagDBError": "ragdb.errors"}
+_MODULE = {"RagDB": "ragdb.rag", "Pipeline": "ragdb.pipeline", "Trial": "ragdb.trial", "RagDBError": "ragdb.errors"}
 
 
 def __getattr__(name: str) -> Any:

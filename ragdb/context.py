@@ -103,13 +103,15 @@ class Context:
         given = self._given_embedder
         return self._own or (adapters.resolve_embedder(given) if given is not None and not isinstance(given, str) else None)
 
-    def sibling(self, collection: str, *, embedder: Embedder | str | None, analyzer: bool) -> Context:
+    def sibling(self, collection: str, *, embedder: Embedder | str | None, analyzer: bool, chunker: str | None = None) -> Context:
         """The same for another collection, on the same connections; `analyzer` False: the database makes its words."""
         other = copy.copy(self)
         other.collection = collection
         other._given_embedder, other._own = embedder, None
         other._embedders, other.unloadable, other._active, other._seen_at = {}, {}, None, -math.inf
-        if self._given_chunker is None or isinstance(self._given_chunker, str):
+        if chunker is not None:
+            other._given_chunker = chunker
+        if other._given_chunker is None or isinstance(other._given_chunker, str):
             other._chunker = None  # its sizes follow the embedder
         other._given_analyzer = self._given_analyzer if analyzer else None
         other._lock = threading.RLock()

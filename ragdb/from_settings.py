@@ -15,6 +15,7 @@ from ragdb.errors import MissingExtra
 
 if TYPE_CHECKING:
     from ragdb.settings import Settings
+    from ragdb.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,19 @@ def arguments(settings: Settings) -> dict[str, Any]:
         "prompts": settings.prompts,
         "prices": settings.prices,
         "rules": settings.metadata_rules,
+        "trial": _trial(settings),
         "options": {family: given for family, given in options.items() if given},
     }
     return {name: value for name, value in made.items() if value}
+
+
+def _trial(settings: Settings) -> Trial | None:
+    """The trial that the settings mean, named after its pipeline where they name none. Raises ConfigError."""
+    if settings.trial_pipeline is None:
+        return None
+    from ragdb import presets
+    from ragdb.trial import Trial
+
+    pipeline = presets.named(settings.trial_pipeline)
+    given = {} if settings.trial_share is None else {"share": settings.trial_share}
+    return Trial(settings.trial_name or pipeline.name, pipeline, **given)

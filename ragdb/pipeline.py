@@ -16,7 +16,7 @@ from ragdb.answer_stream import AnswerStream
 from ragdb.context import Context
 from ragdb.errors import ConfigError
 from ragdb.question import Question
-from ragdb.types import LEGS, Answer, History, SearchResult
+from ragdb.types import LEGS, Answer, History, Passage, Ranking, SearchResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,10 @@ class Pipeline:
     beside each other and have `rewrite_timeout` seconds together. `rewrite_weight` is what all further lists of a leg
     weigh in fuse, the question's own list being 1.
 
-    `candidates` is the length of every list of every leg; `rrf_k` and `weights` (by leg) go to fuse. `rerank`: True,
-    by the RagDB's reranker, or by the one that has been fetched; False, never; None, where a reranker was given by name or
-    as an object. `rerank_candidates` chunks are scored, what has less than `rerank_min_score` falls, `rerank_weight` below 1
+    `candidates` is the length of every list of every leg; `rrf_k` and `weights` (by leg) go to fuse. Those of the three that
+    stand at their defaults are the collection's own where it keeps some (ragdb.set_fusion), unless `tuned` is False. `rerank`:
+    True, by the RagDB's reranker, or by the one that has been fetched; False, never; None, where a reranker was given by name
+    or as an object. `rerank_candidates` chunks are scored, what has less than `rerank_min_score` falls, `rerank_weight` below 1
     blends with the fused places, `rerank_timeout` is in seconds.
 
     `freshness` (0 to 1) is how much of its place a chunk loses when its document is infinitely old, by `updated_at`; half of
@@ -53,6 +54,7 @@ class Pipeline:
     candidates: int = 50
     rrf_k: int = 60
     weights: Mapping[str, float] = field(default_factory=dict)
+    tuned: bool = True
     rerank: bool | None = None
     rerank_candidates: int = 20
     rerank_min_score: float | None = None
@@ -112,6 +114,8 @@ class Pipeline:
             raise ConfigError(f"expand is {self.expand!r}; it is window, parent or auto")
         if self.compress not in (None, "extractive", "llm"):
             raise ConfigError(f"compress is {self.compress!r}; it is None, extractive or llm")
+        if self.tuned not in (True, False):
+            raise ConfigError(f"tuned is {self.tuned!r}; it is True (the collection's own settings of fuse hold) or False")
         if self.rerank not in (True, False, None):
             raise ConfigError(f"rerank is {self.rerank!r}; it is True, False or None")
         if (
@@ -120,6 +124,17 @@ class Pipeline:
             or any(not isinstance(w, (int, float)) or not 0 <= w < math.inf for w in self.weights.values())
         ):
             raise ConfigError(f"weights is {self.weights!r}; it maps {', '.join(LEGS)} to numbers of at least 0")
+
+    def with_fusion(self, fusion: Mapping[str, Any] | None) -> Pipeline:
+        """This pipeline with the settings of fuse that a collection keeps in the place of those at their defaults.
+
+        `fusion` may have weights, rrf_k and candidates. The same pipeline where that changes nothing, or `tuned` is False.
+        """
+        if not fusion or not self.tuned:
+            return self
+        own = {name: fusion[name] for name, default in _FUSION.items() if name in fusion and getattr(self, name) == default}
+        found = dataclasses.replace(self, **own)
+        return self if found == self else found
 
     def to_dict(self) -> dict[str, Any]:
         lists = {"legs": list(self.legs), "rewrite": list(self.rewrite)}
@@ -135,6 +150,20 @@ class Pipeline:
             raise ConfigError(f"a pipeline has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")
         lists = {name: tuple(given[name]) for name in ("legs", "rewrite") if isinstance(given.get(name), list)}
         return cls(**{**given, **lists})
+
+
+#: What a collection may keep its own settings of (ragdb.set_fusion), with ragdb's.
+_FUSION: Mapping[str, Any] = {"weights": {}, "rrf_k": 60, "candidates": 50}
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One question under examination: `ranking` with all that was found, `shown` what the answer was made from; `ms` in all."""
+
+    answer: Answer
+    ranking: Ranking
+    shown: tuple[Passage, ...]
+    ms: float
 
 
 def search(
@@ -163,6 +192,7 @@ def ask(
     where: Mapping[str, Any] | None = None,
     history: History | None = (),
     conversation: str | None = None,
+    trial: tuple[str, str] | None = None,
     session: Any = None,
 ) -> Answer:
     """The answer to a question from its `k` best chunks; see RagDB.ask."""
@@ -176,11 +206,40 @@ def ask(
         history=history,
         conversation=conversation,
         session=session,
+        trial=trial,
     )
     ready = asked.answer_or_writing()
     return asked.finished(
         ready if isinstance(ready, Answer) else asked.recorder.stage("synthesize", ready.whole, name=asked.mode)
     )
+
+
+def examine(
+    context: Context,
+    pipeline: Pipeline,
+    question: str,
+    *,
+    k: int,
+    depth: int,
+    where: Mapping[str, Any] | None = None,
+    gold: Sequence[int] | None = None,
+    writes: bool = False,
+    eval_run_id: int | None = None,
+) -> Examined:
+    """What `ask` does, for an evaluation: the ranking down to `depth` beside the answer from its first `k` chunks.
+
+    `gold`: ids of chunks that the answer is made from instead of what would be found; nothing is searched then. `writes`
+    False: quotes instead of an answer by the language model, which may still rewrite the question.
+    """
+    asked = Question(context, pipeline, "ask", question, k=k, where=where, deep=depth, writes=writes, eval_run_id=eval_run_id)
+    ready = asked.not_searched() if gold is None else None
+    ranking = Ranking((), (), "kept")
+    if ready is None:
+        ranking = asked.found() if gold is None else asked.given(gold)
+        made = asked.answered_from(ranking.hits[:k] if gold is None else ranking.hits)
+        ready = made if isinstance(made, Answer) else asked.recorder.stage("synthesize", made.whole, name=asked.mode)
+    ms = asked.recorder.elapsed
+    return Examined(asked.finished(ready), ranking, tuple(asked.shown), ms)
 
 
 def stream(
@@ -192,8 +251,9 @@ def stream(
     where: Mapping[str, Any] | None = None,
     history: History | None = (),
     conversation: str | None = None,
+    trial: tuple[str, str] | None = None,
 ) -> AnswerStream:
     """The same answer as it is written; everything before the writing is done when this returns. See RagDB.stream."""
     return AnswerStream(
-        Question(context, pipeline, "ask", question, k=k, where=where, history=history, conversation=conversation)
+        Question(context, pipeline, "ask", question, k=k, where=where, history=history, conversation=conversation, trial=trial)
     )

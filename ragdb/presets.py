@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+from ragdb.errors import ConfigError
 from ragdb.pipeline import Pipeline
 
 #: Vector search alone, no neighbours: what most first projects do. For comparison.
@@ -18,3 +22,16 @@ advanced = Pipeline(name="advanced", route=True, rewrite=("condense", "reword"),
 rag_fusion = Pipeline(name="rag_fusion", route=True, rewrite=("condense", "reword", "multi"), rerank=True)
 
 PRESETS = {pipeline.name: pipeline for pipeline in (naive, hybrid, advanced, rag_fusion)}
+
+
+def named(name: str) -> Pipeline:
+    """The preset of this name, or the pipeline in a file NAME.json that holds what `to_dict` gives. Raises ConfigError."""
+    if name in PRESETS:
+        return PRESETS[name]
+    if not name.endswith(".json"):
+        raise ConfigError(f"no pipeline is called {name!r}; there are {', '.join(PRESETS)}, or a file NAME.json")
+    try:
+        given = json.loads(Path(name).expanduser().read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the pipeline {name} cannot be read: {error}") from error
+    return Pipeline.from_dict(given)

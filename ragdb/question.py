@@ -66,15 +66,23 @@ class Question:
         deep: int = 0,
         writes: bool = True,
         eval_run_id: int | None = None,
+        trial: tuple[str, str] | None = None,
     ) -> None:
-        """`deep`: so many of what was found come with their text, beyond `k`. `writes` False: no model writes the answer."""
+        """`deep`: so many of what was found come with their text, beyond `k`. `writes` False: no model writes the answer.
+
+        `trial` is the name of the trial that the question is part of, and its arm there.
+        """
         if not isinstance(question, str) or not question.strip():
             raise EmptyQuery(f"the question is {question!r}; give at least one word")
         for name, given, least, most in (("k", k, 1, 1000), ("offset", offset, 0, 100_000)):
             if not isinstance(given, int) or isinstance(given, bool) or not least <= given <= most:
                 raise ConfigError(f"{name} is {given!r}; it is a whole number from {least} to {most}")
         self.context = context
-        self.pipeline = pipeline
+        self.db = context.caller(session)
+        self.info = context.info(self.db)
+        self.pipeline = pipeline.with_fusion(from_json(self.info["fusion"]) if self.info else None)
+        self.tuned = self.pipeline is not pipeline  # by the collection's own settings of fuse
+        pipeline = self.pipeline
         self.question = clean_text(question)[0].strip()
         self.where = _filter(where)
         self.k = k
@@ -90,7 +98,6 @@ class Question:
             deep,
         )
         self.writer = context.llm if writes else None
-        self.db = context.caller(session)
         # The caller's session is one connection: its legs run one after the other.
         self.parallel = session is None
         self.said_from: set[int] = set()  # documents that the turns of the conversation were answered from
@@ -103,7 +110,6 @@ class Question:
         self.shown: Sequence[Passage] = ()  # what the reader, or the model, was shown
         self.route = Route("simple", "")
         self.dropped_all = False  # the reranker let nothing through
-        self.info = context.info(self.db)
         if self.info is None:
             logger.warning("collection %r has no documents yet", context.collection)
         context.check_analyzer(self.info)
@@ -120,6 +126,7 @@ class Question:
             share=context.record,
             redact=context.redact,
             eval_run_id=eval_run_id,
+            trial=trial,
         )
         if offset:
             self.recorder.usage["offset"] = offset
@@ -383,6 +390,7 @@ class Question:
                 keep=self.keep,
                 further=self.pipeline.rewrite_weight,
                 model_id=self._model_id,
+                stored=self.tuned,
             ),
         )
 
@@ -432,6 +440,12 @@ class Question:
             return ready
         budget = self._budget() if budget is None else budget
         return self.answered_from(self.found().hits[: self.k], budget)
+
+    def given(self, chunk_ids: Sequence[int]) -> Ranking:
+        """These chunks as if they had been found, in this order."""
+        self.queries = self._searchable([self.query])
+        self.query = self.queries[0]
+        return self._fused([Ranking(tuple(chunk_ids), tuple(-float(n) for n in range(len(chunk_ids))), "given")])
 
     def answered_from(self, hits: Sequence[Hit], budget: int | None = None) -> Answer | synthesize.Writing:
         """The answer from these chunks, or the writing to come."""

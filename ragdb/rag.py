@@ -18,6 +18,7 @@ from ragdb.pipeline import Pipeline
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker
 from ragdb.runs import explain as explanations
 from ragdb.runs.explain import Explanation
+from ragdb.trial import Trial
 from ragdb.types import Added, Answer, AnswerPart, Document, History, SearchResult, StoredDocument
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class RagDB:
         reranker: Reranker | str | None = None,
         llm: LLM | str | None = None,
         pipeline: Pipeline = presets.hybrid,
+        trial: Trial | None = None,
         chunker: Chunker | str | None = None,
         analyzer: Analyzer | None = None,
         prompts: str | Path | None = None,
@@ -56,13 +58,17 @@ class RagDB:
         `chunker` cuts the texts: `markdown` (None), `recursive`, `sliding`, `sentence` or `semantic`, with sizes in tokens
         behind the name (`sliding:128/32`), or an object (docs/ingest.md "Chunks").
 
+        `trial` sends a share of the questions to another pipeline and records which (ragdb.Trial, docs/evaluation-tune.md).
+
         `record` is the share of questions whose run is stored, 1 all, 0 none; those that a language model failed at are, and so
-        are the turns of a conversation. `redact` is given every text of a run before it is stored, and returns what may be.
+        are the turns of a conversation and the questions of a trial. `redact` is given every text of a run before it is
+        stored, and returns what may be.
         `prices` is a table of what calls of models cost (ragdb.prices); the costs stand in `usage` and in the run.
         `rules` is a TOML file of rules for what files say about themselves (ragdb.metadata), "none" for no such reading.
         `prompts` is a folder of texts that replace ragdb's own, by their names: `en/answer.txt`, `ja/messages.toml`.
         """
         self.pipeline = pipeline
+        self.trial = trial
         self.context = Context(
             url_or_engine,
             collection,
@@ -162,15 +168,17 @@ class RagDB:
         `conversation` is your name for a conversation (a chat's id): its last turns, which are stored runs, are the history.
         Raises EmptyQuery, BadFilter, ContextTooSmall. A failing language model is an outcome (`llm_failed`), no error.
         """
+        chosen, trial = self._side(pipeline, conversation)
         return pipelines.ask(
             self.context,
-            pipeline or self.pipeline,
+            chosen,
             question,
             k=k,
             where=where,
             history=history,
             conversation=conversation,
             session=session,
+            trial=trial,
         )
 
     def stream(
@@ -188,19 +196,28 @@ class RagDB:
         Raises what `ask` raises, at once; a stream that breaks off ends with outcome `llm_failed`. No session: a transaction
         would stay open while the model writes.
         """
+        chosen, trial = self._side(pipeline, conversation)
         return pipelines.stream(
             self.context,
-            pipeline or self.pipeline,
+            chosen,
             question,
             k=k,
             where=where,
             history=history,
             conversation=conversation,
+            trial=trial,
         )
 
     def explain(self, run_id: int, *, top: int = 10) -> Explanation:
         """The funnel of a recorded run: every stage with its first `top` chunks, and what fell and why."""
         return explanations.explain(self.context.database, run_id, top=top)
+
+    def _side(self, pipeline: Pipeline | None, conversation: str | None) -> tuple[Pipeline, tuple[str, str] | None]:
+        """The pipeline of a question, and where it is part of a trial, the trial's name and the arm."""
+        if pipeline is not None or self.trial is None:
+            return pipeline or self.pipeline, None
+        arm = self.trial.arm(conversation)
+        return self.trial.pipeline if arm == "treatment" else self.pipeline, (self.trial.name, arm)
 
     # --- the rest -----------------------------------------------------------------------------------
 

@@ -61,6 +61,12 @@ class Settings(BaseSettings):
         None, ge=1, description="whole number of tokens, 1 or more, less than RAGDB_LLM_CONTEXT_WINDOW"
     )
 
+    trial_pipeline: str | None = Field(
+        None,
+        description="pipeline that a share of the questions goes to: naive, hybrid, advanced, rag_fusion, or a file NAME.json",
+    )
+    trial_share: float | None = Field(None, ge=0, le=1, description="share of the questions, 0 to 1, with RAGDB_TRIAL_PIPELINE")
+    trial_name: str | None = Field(None, description="name of the trial, one line of text, with RAGDB_TRIAL_PIPELINE")
     prices: Path | None = Field(None, description="file in TOML with what calls of models cost")
     metadata_rules: Path | None = Field(None, description="file in TOML with what pages say about themselves, or none")
     prompts: Path | None = Field(None, description="folder of texts that replace ragdb's own, such as en/answer.txt")
@@ -100,10 +106,18 @@ class Settings(BaseSettings):
     def _is_reranker(cls, value: str) -> str:
         return _matching(value, r"auto|none|llm|[^\s:]+[:.].+") or value
 
-    @field_validator("collection")
+    @field_validator("collection", "trial_name")
     @classmethod
-    def _is_one_line(cls, value: str) -> str:
-        return _matching(value, r"[^\x00-\x1f]+") or value
+    def _is_one_line(cls, value: str | None) -> str | None:
+        return _matching(value, r"[^\x00-\x1f]+")
+
+    @model_validator(mode="after")
+    def _trial_has_a_pipeline(self) -> Settings:
+        if self.trial_pipeline is None and (self.trial_share is not None or self.trial_name is not None):
+            raise ValueError(
+                "RAGDB_TRIAL_SHARE and RAGDB_TRIAL_NAME do nothing without RAGDB_TRIAL_PIPELINE; set it, or unset them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _answer_fits(self) -> Settings:

@@ -114,6 +114,9 @@ grant execute on function
   ragdb.know_sources(text, jsonb, text),
   ragdb.rename_document(text, text, text, text, text, boolean),
   ragdb.create_collection(text, bigint, jsonb),
+  ragdb.set_fusion(text, jsonb),
+  ragdb.rrf_sweep(jsonb, jsonb),
+  ragdb.chunk_documents(bigint[]),
   ragdb.register_model(text, integer, text, text, integer, double precision),
   ragdb.claim_jobs(text, integer, interval, text, bigint, bigint, bigint[]),
   ragdb.extend_lease(bigint, uuid, interval),
@@ -163,11 +166,13 @@ grant execute on function
   ragdb.collection_fingerprint(text),
   ragdb.start_eval_run(jsonb),
   ragdb.record_eval_result(bigint, jsonb),
+  ragdb.put_eval_scores(bigint, jsonb),
   ragdb.finish_eval_run(bigint, jsonb),
   ragdb.eval_runs(text, text, bigint, integer),
   ragdb.eval_results(bigint),
   ragdb.eval_verdicts(bigint),
-  ragdb.delete_eval_run(bigint)
+  ragdb.delete_eval_run(bigint),
+  ragdb.copy_collection(text, text, text, text, integer)
   to ragdb_writer;
 
 -- What the functions of watched tables call with the rights of their caller. The trigger's own: who makes a trigger must
@@ -197,10 +202,10 @@ grant execute on function
 -- Auditors.
 grant select on
   ragdb.run, ragdb.run_stage, ragdb.citation, ragdb.claim, ragdb.feedback,
-  ragdb.run_candidate, ragdb.run_latency, ragdb.run_cost, ragdb.run_outcome
+  ragdb.run_candidate, ragdb.run_latency, ragdb.run_cost, ragdb.run_outcome, ragdb.run_trial
   to ragdb_auditor;
 grant select on
-  ragdb.run_stage, ragdb.claim, ragdb.feedback, ragdb.run_candidate, ragdb.run_latency, ragdb.run_cost, ragdb.run_outcome
+  ragdb.run_stage, ragdb.claim, ragdb.feedback, ragdb.run_candidate, ragdb.run_latency, ragdb.run_cost, ragdb.run_outcome, ragdb.run_trial
   to ragdb_writer;
 
 commit;

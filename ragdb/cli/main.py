@@ -16,12 +16,14 @@ from ragdb.cli import (
     demo,
     documents,
     embedders,
+    eval_fit,
     importing,
     models,
     questions,
     queue,
     runs,
     sync,
+    trial,
     watching,
     work,
 )
@@ -68,6 +70,7 @@ importing.register(app)
 questions.register(app)
 chat.register(app)
 runs.register(app)
+trial.register(app)
 work.register(app)
 watching.register(app)
 models.register(app)
@@ -76,6 +79,7 @@ database.register(app)
 app.add_typer(collections.app, name="collection")
 app.add_typer(embedders.app, name="embedder")
 app.add_typer(queue.app, name="queue")
+app.add_typer(eval_fit.app, name="eval")
 app.add_typer(database.app, name="db")
 
 

@@ -201,17 +201,12 @@ def json_object(text: str | None, option: str) -> dict[str, Any] | None:
 
 def pipeline_named(name: str | None) -> Any:
     """The preset of this name, or the pipeline in this JSON file; None stays None."""
-    from ragdb.pipeline import Pipeline
-    from ragdb.presets import PRESETS
+    from ragdb import presets
 
-    if name is not None and name not in PRESETS and name.endswith(".json"):
-        try:
-            return Pipeline.from_dict(json_object(Path(name).read_text(encoding="utf-8"), f"--pipeline {name}") or {})
-        except OSError as error:
-            raise typer.BadParameter(f"--pipeline {name} cannot be read: {error}") from error
-    if name is not None and name not in PRESETS:
-        raise typer.BadParameter(f"no pipeline is called {name!r}; there are {', '.join(PRESETS)}, or a file NAME.json")
-    return PRESETS[name] if name else None
+    try:
+        return presets.named(name) if name is not None else None
+    except ConfigError as error:
+        raise typer.BadParameter(f"--pipeline: {error}") from error
 
 
 def embedded_only(state: State) -> Settings:

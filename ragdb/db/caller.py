@@ -67,7 +67,7 @@ def from_json(given: Any) -> Any:
 
 def _wire(given: Any) -> tuple[Any, str | None]:
     """A value as every driver takes it, and the type to cast it to (None: as it is)."""
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) or (isinstance(given, (list, tuple)) and given and isinstance(given[0], Mapping)):
         return json.dumps(given, ensure_ascii=False, allow_nan=False), "jsonb"
     if isinstance(given, UUID):
         return str(given), "uuid"

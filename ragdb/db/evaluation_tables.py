@@ -225,7 +225,9 @@ class EvalVerdict(Base):
     eval_verdict_id: Mapped[int] = identity("key")
     eval_run_id: Mapped[int] = mapped_column(BigInteger, nullable=False, comment="the run")
     eval_question_id: Mapped[int] = mapped_column(BigInteger, nullable=False, comment="the question")
-    metric: Mapped[str] = mapped_column(Text, nullable=False, comment="what it was asked for: faithfulness, answer_relevance, ...")
+    metric: Mapped[str] = mapped_column(
+        Text, nullable=False, comment="what it was asked for: faithfulness, answer_relevance, ..."
+    )
     step: Mapped[str] = mapped_column(Text, nullable=False, server_default="", comment="which call of several")
     judge: Mapped[str] = mapped_column(Text, nullable=False, comment="the judging model")
     prompt_hash: Mapped[str] = mapped_column(Text, nullable=False, comment="sha256 of the prompt's text without its values")
@@ -233,7 +235,9 @@ class EvalVerdict(Base):
     raw: Mapped[str | None] = mapped_column(
         Text, comment="what it wrote; null: nothing came, or a document it speaks of was deleted"
     )
-    value: Mapped[float | None] = mapped_column(Double, comment="the metric, on the row of its last call; null: broken, or a step")
+    value: Mapped[float | None] = mapped_column(
+        Double, comment="the metric, on the row of its last call; null: broken, or a step"
+    )
     broken: Mapped[str | None] = mapped_column(Text, comment="why nothing could be made of it; null: it could")
     usage: Mapped[dict[str, Any]] = mapped_column(
         JSONB, nullable=False, server_default=EMPTY_OBJECT, comment="tokens, milliseconds, cost"

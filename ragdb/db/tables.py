@@ -80,6 +80,7 @@ class Collection(Base):
         ),
         CheckConstraint("exact_limit >= 0 and candidate_budget > 0", name="limits"),
         CheckConstraint("analyzer in ('builtin', 'external')", name="analyzer"),
+        CheckConstraint("jsonb_typeof(fusion) = 'object'", name="fusion"),
         {
             "comment": "A set of documents that are searched together, with one text-search configuration and one active embedding model."
         },
@@ -128,6 +129,10 @@ class Collection(Base):
     )
     active_model_id: Mapped[int | None] = mapped_column(
         ForeignKey("ragdb.embedding_model.model_id", ondelete="RESTRICT"), index=True, comment="the vector set that searches read"
+    )
+    fusion: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB(none_as_null=True),
+        comment="weights, rrf_k and candidates of searches that say nothing else, and source, where they come from; written by ragdb.set_fusion(), null: ragdb's own",
     )
     created_at: Mapped[datetime] = mapped_column(
         TimestampTZ, nullable=False, server_default=NOW, comment="when the collection was made"
@@ -239,9 +244,7 @@ class Document(Base):
     warnings: Mapped[list[str]] = mapped_column(
         ARRAY(Text), nullable=False, server_default=text("'{}'::text[]"), comment="what was noticed while ingesting, for people"
     )
-    created_at: Mapped[datetime] = mapped_column(
-        TimestampTZ, nullable=False, server_default=NOW, comment="when the row was made"
-    )
+    created_at: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="when the row was made")
     ready_at: Mapped[datetime | None] = mapped_column(TimestampTZ, comment="when the ready revision became ready")
 
 
@@ -515,9 +518,7 @@ class Job(Base):
         comment="counted when the job is claimed; given back where it says nothing about the document (suspect, release_jobs)",
     )
     max_attempts: Mapped[int] = mapped_column(Integer, nullable=False, server_default="5", comment="after this many it fails")
-    run_after: Mapped[datetime] = mapped_column(
-        TimestampTZ, nullable=False, server_default=NOW, comment="not before this moment"
-    )
+    run_after: Mapped[datetime] = mapped_column(TimestampTZ, nullable=False, server_default=NOW, comment="not before this moment")
     lease_token: Mapped[Any | None] = mapped_column(
         Uuid, comment="who may write results: every write carries it, a stale one is refused"
     )
@@ -691,6 +692,10 @@ class Run(Base):
     __tablename__ = "run"
     __table_args__ = (
         CheckConstraint("verb in ('search', 'ask')", name="verb"),
+        CheckConstraint(
+            "(trial is null) = (arm is null) and arm in ('control', 'treatment') and length(trial) >= 1 and length(trial) <= 200",
+            name="trial",
+        ),
         Index("run_started_at_idx", "started_at"),
         # Newest first (ragdb.list_runs): those of a collection, and a reader's own.
         Index("run_collection_idx", "collection", "run_id"),
@@ -698,6 +703,8 @@ class Run(Base):
         Index("run_document_ids_idx", "document_ids", postgresql_using="gin"),
         # The traces of an evaluation, which go with it.
         Index("run_eval_run_id_idx", "eval_run_id", postgresql_where=text("eval_run_id is not null")),
+        # The view ragdb.run_trial, where most runs are of no trial.
+        Index("run_trial_idx", "trial", "collection", "arm", postgresql_where=text("trial is not null")),
         # The turns of a conversation (ragdb.turns).
         Index("run_conversation_idx", "conversation", "caller", "run_id", postgresql_where=text("conversation is not null")),
         {
@@ -746,6 +753,12 @@ class Run(Base):
     eval_run_id: Mapped[int | None] = mapped_column(
         ForeignKey("ragdb.eval_run.eval_run_id", ondelete="CASCADE"),
         comment="the evaluation that asked; null: somebody wanted to know. The views of runs leave these out",
+    )
+    trial: Mapped[str | None] = mapped_column(
+        Text, comment="name of the trial (a live A/B) that the question was part of; null: of none"
+    )
+    arm: Mapped[str | None] = mapped_column(
+        Text, comment="its side in the trial: control, the pipeline as before, or treatment, the other one"
     )
 
 

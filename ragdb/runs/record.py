@@ -47,9 +47,15 @@ class Recorder:
         share: float = 1.0,
         redact: Callable[[str], str] | None = None,
         eval_run_id: int | None = None,
+        trial: tuple[str, str] | None = None,
     ) -> None:
-        """`share` of the runs is stored, besides all that failed and all of a conversation; `redact` is given each text first."""
-        self._share = 1.0 if conversation is not None or eval_run_id is not None else share
+        """`share` of the runs is stored, besides all that failed, all of a conversation and all of a trial (name and arm).
+
+        `redact` is given each text first.
+        """
+        # of a trial all: those that failed are, and beside a sample of the others an arm that fails more would look different
+        whole = conversation is not None or eval_run_id is not None or trial is not None
+        self._share = 1.0 if whole else share
         self._redact = redact
         self._prices = prices or Prices()
         self._head = {
@@ -61,6 +67,8 @@ class Recorder:
             "k": k,
             "conversation": conversation,
             "eval_run_id": eval_run_id,
+            "trial": trial[0] if trial else None,
+            "arm": trial[1] if trial else None,
         }
         self._began_at = time.time_ns()
         self._began = time.perf_counter()
@@ -68,6 +76,11 @@ class Recorder:
         self._logged = 0
         self.stages: list[StageTrace] = []
         self.usage: dict[str, Any] = {}
+
+    @property
+    def elapsed(self) -> float:
+        """Milliseconds since the question came."""
+        return (time.perf_counter() - self._began) * 1000
 
     def stage(self, stage: str, work: Callable[[], Outcome[T]], *, name: str = "") -> T:
         """Runs one stage and records it."""
@@ -140,7 +153,7 @@ class Recorder:
         self._log()
         run = {
             **self._head,
-            "ms": round((time.perf_counter() - self._began) * 1000, 2),
+            "ms": round(self.elapsed, 2),
             "usage": dict(answer.usage if answer else self.usage),
             "outcome": answer.outcome if answer else None,
             "error": answer.error if answer else None,

@@ -24,11 +24,13 @@ def fuse(
     keep: int,
     further: float = 1.0,
     model_id: int | None = None,
+    stored: bool = False,
 ) -> Outcome[Ranking]:
     """One ranking with the text of its first `keep` chunks; `score` is the RRF score.
 
     `weights` are by leg. The list of a further query of a leg is named `leg/1`, `leg/2`, ...; all further lists of a leg
     together weigh `further` times what the question's own list does. `model_id` is the vector set of the question's vector.
+    `stored`: the settings are the collection's own, for the note.
     """
     lists = {_name(r): list(r.chunk_ids) for r in rankings}
     many = Counter(r.leg for r in rankings if r.query)
@@ -48,6 +50,7 @@ def fuse(
     rest = tuple(dict.fromkeys(i for r in rankings for i in r.chunk_ids if i not in kept))
     dropped = {"same text": aliases, f"below rank {keep} or no longer visible": rest}
     note = _note(rankings, rrf_k, weights) + (f", further lists of a leg together {further:g}" if many else "")
+    note += ", settings of the collection" if stored else ""
     return Outcome(Ranking.of(hits, "fused"), {why: ids for why, ids in dropped.items() if ids}, note)
 
 

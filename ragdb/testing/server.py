@@ -49,10 +49,10 @@ class Reply:
         return cls('{"choices": [{"message": {"cont', **more)
 
     @classmethod
-    def chat(cls, text: str | None, *, finish_reason: str = "stop", **more: Any) -> Reply:
+    def chat(cls, text: str | None, *, finish_reason: str = "stop", prompt_tokens: int = 7, **more: Any) -> Reply:
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": finish_reason}
-        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 3, "total_tokens": prompt_tokens + 3}
         return cls.json({"id": "1", "object": "chat.completion", "model": "fake", "choices": [choice], "usage": usage}, **more)
 
     @classmethod

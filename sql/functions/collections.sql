@@ -82,16 +82,17 @@ $function$;
 comment on function ragdb.create_collection(text, bigint, jsonb) is
   'Makes a collection and returns its id, or returns that of an existing one; refuses another model than its own.';
 
--- A collection with its active model, for clients; no row where there is none.
+-- A collection with its active model, for clients; no row where there is none. fusion: its own settings of fuse, if any.
 create or replace function ragdb.collection_info(collection text)
-returns table (collection_id bigint, model_id bigint, model text, dims integer, evidence_floor double precision, analyzer text, chunker text)
+returns table (collection_id bigint, model_id bigint, model text, dims integer, evidence_floor double precision, analyzer text, chunker text,
+               fusion jsonb)
 language sql stable
 security definer
 set search_path from current
 set standard_conforming_strings = on
 set client_min_messages = notice
 as $function$
-  select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, c.analyzer, c.chunker
+  select c.collection_id, m.model_id, m.name, m.dims, m.evidence_floor, c.analyzer, c.chunker, c.fusion - 'source'
     from ragdb.collection c
     left join ragdb.embedding_model m on m.model_id = c.active_model_id
    where c.name = collection and ragdb.read_limits(c.collection_id) is distinct from '[]'

@@ -1,10 +1,11 @@
 -- What the judgements of a set are in a collection as it is now: the chunks that hold the evidence of each.
 --   select key, uri, grade, kind, chunk_ids, whole_ids from ragdb.eval_evidence('help', 'help');
--- kind: what was judged, a document, a chunk (by its label) or a quote. chunk_ids: chunks that hold it or a part of it;
+-- kind: what was judged, a document, a chunk (by its label) or a quote. chunk_ids: chunks that hold it or a part of it, with where they begin and end;
 -- whole_ids: those that hold all of a quote. document_id is null where the document is not there (or not ready);
 -- a quote that does not stand in its document has no chunks. Words of a quote may be apart by other blanks.
 create or replace function ragdb.eval_evidence(eval_set text, collection text)
-returns table (key text, uri text, grade integer, trap boolean, kind text, document_id bigint, status text, chunk_ids bigint[], whole_ids bigint[])
+returns table (key text, uri text, grade integer, trap boolean, kind text, document_id bigint, status text, chunk_ids bigint[], starts integer[], ends integer[],
+               whole_ids bigint[])
 language plpgsql stable
 security definer
 set search_path from current
@@ -15,7 +16,8 @@ declare
   c ragdb.collection := ragdb.readable_collection(collection);
 begin
   return query
-  select q.key, j.uri, j.grade, j.trap, kinds.kind, d.document_id, d.status, coalesce(found.ids, '{}'), coalesce(found.whole, '{}')
+  select q.key, j.uri, j.grade, j.trap, kinds.kind, d.document_id, d.status, coalesce(found.ids, '{}'), coalesce(found.starts, '{}'), coalesce(found.ends, '{}'),
+         coalesce(found.whole, '{}')
     from ragdb.eval_question q
     join ragdb.eval_judgement j on j.eval_question_id = q.eval_question_id
    cross join lateral (select case when j.quote is not null then 'quote' when j.label is not null then 'label' else 'document' end as kind) kinds
@@ -32,7 +34,8 @@ begin
                case when substr(text.content, place.first + 1, length(j.quote)) = j.quote then place.first + length(j.quote)
                     else regexp_instr(text.content, ragdb.blank_insensitive(j.quote), 1, 1, 1) - 1 end end as last) span
     left join lateral (
-      select array_agg(p.chunk_id order by p.ordinal) as ids,
+      select array_agg(p.chunk_id order by p.ordinal) as ids, array_agg(p.start_at order by p.ordinal) as starts,
+             array_agg(p.end_at order by p.ordinal) as ends,
              array_agg(p.chunk_id order by p.ordinal) filter (where p.start_at <= place.first and p.end_at >= span.last) as whole
         from ragdb.chunk_place p
        where p.document_id = d.document_id and p.revision = d.ready_revision

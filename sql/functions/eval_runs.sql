@@ -74,6 +74,27 @@ end
 $function$;
 comment on function ragdb.record_eval_result(bigint, jsonb) is 'Stores what a pipeline made of one question of an evaluation, with its scores and verdicts.';
 
+-- Stores metrics that were computed from stored results: {"scores": {eval_question_id: {metric: value}}}.
+create or replace function ragdb.put_eval_scores(eval_run_id bigint, scores jsonb) returns bigint
+language plpgsql
+security definer
+set search_path from current
+set standard_conforming_strings = on
+as $function$
+declare
+  n bigint;
+begin
+  insert into ragdb.eval_score as x (eval_run_id, eval_question_id, metric, value)
+  select put_eval_scores.eval_run_id, q.key::bigint, m.key, m.value::double precision
+    from jsonb_each(scores -> 'scores') q cross join lateral jsonb_each_text(q.value) m
+   where m.value is not null
+  on conflict on constraint eval_score_pkey do update set value = excluded.value where x.value <> excluded.value;
+  get diagnostics n = row_count;
+  return n;
+end
+$function$;
+comment on function ragdb.put_eval_scores(bigint, jsonb) is 'Stores metrics of the results of an evaluation run; returns how many are new.';
+
 -- Says that all questions of a run were asked, and keeps what was counted on the way in its settings.
 create or replace function ragdb.finish_eval_run(eval_run_id bigint, counted jsonb default '{}') returns void
 language sql

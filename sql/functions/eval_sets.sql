@@ -119,7 +119,7 @@ $function$;
 comment on function ragdb.eval_sets() is 'The evaluation sets, each with its questions, those that can be answered, drafts and runs.';
 
 -- The questions of a set, by key, with their judgements.
-create or replace function ragdb.eval_questions(eval_set text, states jsonb default '["accepted"]')
+create or replace function ragdb.eval_questions(eval_set text, states jsonb default '{"states": ["accepted"]}')
 returns table (eval_question_id bigint, key text, question text, reference text, language text, tags text[], "where" jsonb,
                paraphrase_of text, state text, drafted_from bigint, drafted_by text, judgements jsonb)
 language plpgsql stable
@@ -137,7 +137,7 @@ begin
                                     order by j.eval_judgement_id)
                      from ragdb.eval_judgement j where j.eval_question_id = q.eval_question_id), '[]')
     from ragdb.eval_question q
-   where q.eval_set_id = s.eval_set_id and states ? q.state
+   where q.eval_set_id = s.eval_set_id and (states -> 'states') ? q.state
    order by q.key;
 end
 $function$;

@@ -46,7 +46,7 @@ begin
   return query
   with fused as materialized (
     select f.chunk_id, f.score, f.ranks
-      from ragdb.rrf_fuse(lists, coalesce(options -> 'weights', '{}'), ragdb.whole_number(options, 'rrf_k', 60)) f),
+      from ragdb.rrf_fuse(lists, ragdb.weights_that_count(lists, coalesce(options -> 'weights', '{}')), ragdb.whole_number(options, 'rrf_k', 60)) f),
   -- `offset 0`: one by one through the key. The planner knows neither how many ids come nor whom `readable` leaves, and
   -- joined as a whole the collection may be read instead; text comes below, for the rows that are shown.
   seen as materialized (

@@ -2,9 +2,11 @@
 --   {"collection", "verb", "question", "where", "pipeline", "k", "outcome"?, "mode"?, "answer"?, "usage", "document_ids", "ms",
 --    "stages": [{"step", "parent"?, "stage", "name", "query"?, "chunk_ids", "scores", "dropped", "note", "ms"}],
 --    "citations": [{"number", "chunk_id", "document_id", "label", "uri", "heading_path", "start", "end", "page", "quote"}],
---    "claims": [{"start", "end", "numbers", "misquoted"}], "conversation"?, "error"?, "lazy"?, "eval_run_id"?}
+--    "claims": [{"start", "end", "numbers", "misquoted"}], "conversation"?, "error"?, "lazy"?, "eval_run_id"?,
+--    "trial"?, "arm"?}
 -- lazy: nobody waits until the trace is on the disk; a crash of the server may lose those of its last moments, and nothing
 -- else. For a transaction of its own only: it holds for all that the transaction commits.
+-- trial, arm: the trial that the question was part of, and its side there, control or treatment: both, or neither.
 -- eval_run_id: the evaluation that asked; for who sees all runs, since the views of runs leave these out.
 -- Returns null, and stores nothing, in a read-only transaction or on a standby.
 -- Where a document that was shown to the reader is gone by now, neither answer nor quote is stored.
@@ -37,7 +39,9 @@ begin
            run, '$.usage.models[*].keyvalue() ? (@.key != "stage" && @.key != "name" && @.key != "model" && @.value.type() != "number" && @.value.type() != "null")', silent => true)
       then 'usage.models has numbers beside stage, name and model'
     when jsonb_path_exists(run, '$.stages[*].ms ? (@.type() != "number")') or jsonb_typeof(run -> 'ms') <> 'number' then 'ms is a number'
-    when octet_length(run ->> 'conversation') > 2000 then 'conversation has more than 2000 bytes' end;
+    when octet_length(run ->> 'conversation') > 2000 then 'conversation has more than 2000 bytes'
+    when num_nulls(run ->> 'trial', run ->> 'arm') = 1 or run ->> 'arm' not in ('control', 'treatment') or length(run ->> 'trial') not between 1 and 200
+      then 'trial is a name of 1 to 200 characters, with an arm, control or treatment' end;
   if problem is not null then
     raise exception 'the run is not of the form that is stored: %', problem using errcode = 'RD004';
   end if;
@@ -52,11 +56,11 @@ begin
     alive := '{}';
   end;
 
-  insert into ragdb.run (collection, verb, question, "where", pipeline, k, conversation, outcome, error, mode, answer, usage, document_ids, caller, limits_hash, ms, eval_run_id)
+  insert into ragdb.run (collection, verb, question, "where", pipeline, k, conversation, outcome, error, mode, answer, usage, document_ids, caller, limits_hash, ms, eval_run_id, trial, arm)
   values (run ->> 'collection', run ->> 'verb', run ->> 'question', coalesce(run -> 'where', '{}'), run -> 'pipeline', (run ->> 'k')::integer,
           run ->> 'conversation', run ->> 'outcome', run ->> 'error', run ->> 'mode', case when alive @> shown then run ->> 'answer' end, coalesce(run -> 'usage', '{}'),
           alive, ragdb.caller(), ragdb.limits_hash(ragdb.read_limits(read_from.collection_id)), (run ->> 'ms')::double precision,
-          case when ragdb.reads_all_runs() then (run ->> 'eval_run_id')::bigint end)
+          case when ragdb.reads_all_runs() then (run ->> 'eval_run_id')::bigint end, run ->> 'trial', run ->> 'arm')
   returning run_id into id;
 
   insert into ragdb.run_stage (run_id, step, parent, stage, name, query, chunk_ids, scores, dropped, note, ms)

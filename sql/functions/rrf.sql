@@ -43,7 +43,7 @@ begin
   with term as (
     -- by the number, not its text: 7 and 7.0 are one id
     select distinct on (l.key, i.value::numeric) l.key as list, i.value::numeric::bigint as id, i.rank,
-           coalesce((weights ->> l.key)::double precision, 1) / (k + i.rank) as s
+           ragdb.rrf(i.rank, coalesce((weights ->> l.key)::double precision, 1), k) as s
       from jsonb_each(lists) l, jsonb_array_elements_text(l.value) with ordinality i(value, rank)
      order by l.key, i.value::numeric, i.rank)
   select t.id, sum(t.s order by t.s), jsonb_object_agg(t.list, t.rank)
@@ -55,3 +55,71 @@ end
 $function$;
 comment on function ragdb.rrf_fuse(jsonb, jsonb, integer, integer) is
   'Reciprocal Rank Fusion of lists of chunk ids, {"name": [ids, best first]}: score = sum of weight / (k + rank), ties by id.';
+
+-- The same for many settings at once, to find the best: [{"weights": {"semantic": 2}, "rrf_k": 60, "candidates": 50}, ...], of
+-- which each cuts the lists to its `candidates` first (all of them where it names none). One row a setting, with its order alone:
+--   select * from ragdb.rrf_sweep('{"lexical": [7, 8, 9], "semantic": [9, 7]}', '[{"rrf_k": 10}, {"weights": {"semantic": 2}}]');
+create or replace function ragdb.rrf_sweep(lists jsonb, settings jsonb)
+returns table (setting integer, chunk_ids bigint[])
+language plpgsql immutable parallel safe rows 100
+set search_path from current
+as $function$
+declare
+  bad jsonb;
+begin
+  if jsonb_typeof(settings) is distinct from 'array' then
+    raise exception 'rrf_sweep: settings is %, not an array', coalesce(jsonb_typeof(settings), 'null')
+      using errcode = 'RD004', hint = 'Write it like [{"weights": {"semantic": 2}, "rrf_k": 60, "candidates": 50}].';
+  end if;
+  select s.value into bad
+    from jsonb_array_elements(settings) s
+   where jsonb_typeof(s.value) <> 'object'
+      or s.value - '{weights,rrf_k,candidates}'::text[] <> '{}'
+      or jsonb_typeof(s.value -> 'weights') <> 'object'
+      or s.value ->> 'rrf_k' !~ '^\d{1,9}$' or s.value ->> 'candidates' !~ '^\d{1,9}$'
+      or exists (select from jsonb_each(case jsonb_typeof(s.value -> 'weights') when 'object' then s.value -> 'weights' else '{}' end) w
+                  where jsonb_typeof(w.value) <> 'number' or case jsonb_typeof(w.value) when 'number' then w.value::numeric < 0 or w.value::numeric > 1000000 end)
+   limit 1;
+  if bad is not null then
+    raise exception 'rrf_sweep: a setting is %', left(bad::text, 200)
+      using errcode = 'RD004', hint = 'It may have weights (by list, 0 to 1000000), rrf_k and candidates (whole numbers).';
+  end if;
+  perform from ragdb.rrf_fuse(lists, top => 0);  -- refuses lists of another shape
+
+  return query
+  with place as materialized (
+    select distinct on (l.key, i.value::numeric) l.key as list, i.value::numeric::bigint as id, i.rank
+      from jsonb_each(lists) l, jsonb_array_elements_text(l.value) with ordinality i(value, rank)
+     order by l.key, i.value::numeric, i.rank),
+  weighed as materialized (
+    select s.n::integer as n, l.list, coalesce((s.value -> 'weights' ->> l.list)::double precision, 1) as weight,
+           coalesce((s.value ->> 'rrf_k')::integer, 60) as k, (s.value ->> 'candidates')::integer as candidates
+      from jsonb_array_elements(settings) with ordinality s(value, n)
+     cross join (select distinct p.list from place p) l),
+  fused as (
+    select t.n, t.id, sum(t.s order by t.s) as score
+      from (select w.n, p.id, ragdb.rrf(p.rank, w.weight, w.k) as s
+              from weighed w join place p on p.list = w.list and (w.candidates is null or p.rank <= w.candidates)) t
+     group by t.n, t.id)
+  select f.n, array_agg(f.id order by f.score desc, f.id) from fused f group by f.n order by f.n;
+end
+$function$;
+comment on function ragdb.rrf_sweep(jsonb, jsonb) is
+  'The order that rrf_fuse gives under each of many settings (weights, rrf_k, candidates): one row a setting.';
+
+-- The weights of lists as fuse counts them: where no list that holds anything has a weight above 0 (the only one that answered
+-- is one that was to weigh nothing), all count the same, or their order would be that of the ids.
+create or replace function ragdb.weights_that_count(lists jsonb, weights jsonb) returns jsonb
+language plpgsql immutable parallel safe
+set search_path from current
+as $function$
+begin
+  if jsonb_typeof(lists) = 'object' and jsonb_typeof(weights) = 'object' and not exists (
+       select from jsonb_each(lists) l
+        where jsonb_typeof(l.value) <> 'array' or l.value <> '[]' and coalesce(weights -> l.key, '1') <> '0') then
+    return '{}';
+  end if;
+  return weights;
+end
+$function$;
+comment on function ragdb.weights_that_count(jsonb, jsonb) is 'The weights of lists; none where all that hold anything would weigh nothing.';

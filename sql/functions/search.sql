@@ -24,9 +24,11 @@ comment on function ragdb.list_length(integer, jsonb) is 'How long the list of e
 
 -- The one call for psql: both legs, fused, with the text.
 --   select * from ragdb.search('在宅勤務手当', collection => 'help', k => 5);
+-- candidates, rrf_k and weights that are not given are the collection's own (ragdb.set_fusion), where it has some; {"tuned": false}
+-- leaves these out.
 -- Without query_vector the vector of this question from ragdb.query_vector serves; where there is none, the
 -- lexical leg answers alone and a NOTICE says so. Options: offset (0), candidates (50), rrf_k (60),
--- weights ({"lexical": 1, "semantic": 1}), legs (["lexical", "semantic"]), model (the name of another vector set than
+-- weights ({"lexical": 1, "semantic": 1}), tuned (true), legs (["lexical", "semantic"]), model (the name of another vector set than
 -- the active one) or model_id, exact_limit, lexemes (of the question,
 -- in a collection with an external analyzer).
 create or replace function ragdb.search(
@@ -50,6 +52,7 @@ declare
 begin
   options := coalesce(options, '{}');
   perform ragdb.check_search(question, options);
+  options := ragdb.with_fusion(c, options);
   skip := coalesce((options ->> 'offset')::integer, 0);
   legs := coalesce(options -> 'legs', '["lexical", "semantic"]');
   candidates := ragdb.list_length(k, options);
@@ -104,7 +107,7 @@ begin
     raise exception 'options is %, not an object', jsonb_typeof(options)
       using errcode = 'RD004', hint = 'Write it like {"offset": 10}.';
   end if;
-  allowed := allowed || '{offset,candidates,rrf_k,weights,legs,model,model_id,exact_limit,lexemes}'::text[];
+  allowed := allowed || '{offset,candidates,rrf_k,weights,tuned,legs,model,model_id,exact_limit,lexemes}'::text[];
   select string_agg(o.key, ', ' order by o.key) into wrong from jsonb_each(options) o where o.key <> all (allowed);
   if wrong is not null then
     raise exception 'unknown option %', wrong
@@ -120,6 +123,10 @@ begin
   end if;
   if jsonb_typeof(options -> 'model') not in ('string', 'null') then
     raise exception 'model is %', left((options -> 'model')::text, 80) using errcode = 'RD004', hint = 'It is the name of an embedding model.';
+  end if;
+  if jsonb_typeof(options -> 'tuned') <> 'boolean' then
+    raise exception 'tuned is %', left((options -> 'tuned')::text, 80)
+      using errcode = 'RD004', hint = 'It is true (the collection''s own settings of fuse hold where none are given) or false.';
   end if;
   legs := coalesce(options -> 'legs', '["lexical", "semantic"]');
   if jsonb_typeof(legs) <> 'array' or not legs <@ '["lexical", "semantic"]' or legs = '[]' then

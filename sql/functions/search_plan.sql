@@ -25,7 +25,7 @@ begin
   if jsonb_typeof(options -> 'analyze') <> 'boolean' then
     raise exception 'analyze is %', options -> 'analyze' using errcode = 'RD004', hint = 'It is true or false.';
   end if;
-  candidates := ragdb.list_length(k, options);
+  candidates := ragdb.list_length(k, ragdb.with_fusion(c, coalesce(options, '{}')));
   explain := case when (options ->> 'analyze')::boolean then 'explain (analyze, buffers, settings) ' else 'explain (settings) ' end;
   if legs ? 'lexical' then
     leg := 'lexical';

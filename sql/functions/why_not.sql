@@ -308,7 +308,7 @@ declare
 begin
   return (select f.n
             from (select x.chunk_id, row_number() over (order by x.score desc, x.chunk_id) as n
-                    from ragdb.rrf_fuse(lists, weights, coalesce((r.pipeline ->> 'rrf_k')::integer, 60)) x) f
+                    from ragdb.rrf_fuse(lists, ragdb.weights_that_count(lists, weights), coalesce((r.pipeline ->> 'rrf_k')::integer, 60)) x) f
            where f.chunk_id = id);
 end
 $function$;

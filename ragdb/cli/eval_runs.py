@@ -1,0 +1,424 @@
+"""eval run, runs, compare, gate, sweep, tune, report: what pipelines make of a set."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragdb.cli.evaluation import SetName, app, opened
+from ragdb.cli.output import columns, counted, json_line, note, on_terminal, say
+from ragdb.cli.state import State, json_object, verb
+from ragdb.errors import ConfigError
+
+__all__ = ["app"]
+
+if TYPE_CHECKING:
+    from ragdb.evaluate.comparing import Comparison
+    from ragdb.evaluate.running import How
+    from ragdb.evaluate.types import EvalRun, EvalSet
+    from ragdb.pipeline import Pipeline
+    from ragdb.protocols import LLM
+    from ragdb.rag import RagDB
+
+Pipelines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pipeline",
+        "-p",
+        metavar="NAME",
+        help="A preset, a preset with settings (hybrid:rerank=true,weights=0.3/0.7), or a file.",
+    ),
+]
+Metrics = Annotated[
+    list[str] | None, typer.Option("--metric", "-m", metavar="NAME@K", help="ndcg@10, recall@20, ...; repeat it, else the usual.")
+]
+K = Annotated[int, typer.Option("-k", min=1, max=1000, help="Chunks that an answer is made from.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", min=1, max=64, help="Questions at a time; above 1 times are those of a busy machine.")
+]
+Again = Annotated[bool, typer.Option("--again", help="Ask again what was asked before in the same way.")]
+Answers = Annotated[bool, typer.Option("--answers", help="Let the language model write the answers; else they are quotations.")]
+JudgeName = Annotated[
+    str | None,
+    typer.Option("--judge", metavar="LLM", help="A language model that scores the answers: `same`, or openai:gpt-4o, ..."),
+]
+
+
+@verb(app)
+def run(
+    state: State,
+    eval_set: SetName,
+    pipeline: Pipelines = None,
+    metric: Metrics = None,
+    k: K = 6,
+    jobs: Jobs = 1,
+    answers: Answers = False,
+    judge: JudgeName = None,
+    context: Annotated[
+        str, typer.Option("--context", help="gold: answer from the judged chunks, without a search.")
+    ] = "retrieved",
+    where: Annotated[str | None, typer.Option("--where", metavar="JSON", help="A filter over each question's own.")] = None,
+    again: Again = False,
+) -> None:
+    """Ask the questions of a set through pipelines, and show their metrics.
+
+    What was asked before in the same way costs nothing; what broke off goes on. Ctrl-C keeps what was done.
+    """
+    from ragdb.evaluate import running
+
+    with opened(state, eval_set) as rag:
+        given = json_object(where, "--where") or {}
+        how = _how(rag, metric, k=k, jobs=jobs, answers=answers, judge=judge, context=context, where=given, again=again)
+        with Asking() as asking:
+            found = running.run(rag, eval_set, _pipelines(rag, pipeline), how=how, collection=_other(state), progress=asking.told)
+    _show(state, found, how.metrics if metric else None)
+    _end(found)
+
+
+@verb(app)
+def runs(
+    state: State,
+    eval_set: Annotated[str | None, typer.Argument(metavar="[SET]", help="Of this set only.")] = None,
+    how_many: Annotated[int, typer.Option("--limit", min=1, help="At most so many, newest first.")] = 20,
+) -> None:
+    """List the runs, newest first."""
+    from ragdb.evaluate import runs as stored
+
+    with opened(state) as rag:
+        found = stored.listed(rag.context.database, eval_set=eval_set, how_many=how_many)
+    if state.json:
+        json_line({"runs": [one.to_dict() for one in found]})
+        return
+    heads = ("run", "set", "collection", "started", "state", "pipeline")
+    columns(
+        heads,
+        [
+            (
+                str(one.eval_run_id),
+                one.eval_set,
+                one.collection,
+                f"{one.started_at:%Y-%m-%d %H:%M}" if one.started_at else "",
+                "finished" if one.finished_at else "broke off",
+                one.name,
+            )
+            for one in found
+        ],
+    )
+    note(counted(len(found), "run"))
+
+
+@verb(app)
+def compare(
+    state: State,
+    eval_set: SetName,
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A run: its number, or a pipeline's name for the newest.")],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Another run of the set.")],
+    metric: Metrics = None,
+) -> None:
+    """Compare two runs: metrics with a paired test, tags, the stages that lost the evidence, the questions that changed most."""
+    from ragdb.evaluate import comparing, running, sets
+    from ragdb.evaluate import runs as stored
+
+    with opened(state, eval_set) as rag:
+        judged = sets.read(rag, eval_set)
+        db = rag.context.database
+        pair = [stored.find(db, eval_set, ref) for ref in (before, after)]
+        if metric:
+            pair = [running.measured(rag.context, one.eval_run_id, judged, metric) for one in pair]
+        found = comparing.compare(judged, *pair, metrics=metric)
+    if state.json:
+        json_line(found.to_dict())
+    else:
+        _show_comparison(found)
+
+
+@verb(app)
+def gate(
+    state: State,
+    eval_set: SetName,
+    baseline: Annotated[str, typer.Option("--baseline", metavar="RUN", help="The run to be no worse than: number or name.")],
+    max_drop: Annotated[
+        list[str] | None,
+        typer.Option("--max-drop", metavar="METRIC=X", help="By how much a mean may be worse, repeat it; else the usual."),
+    ] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", "-p", metavar="NAME", help="Else the baseline's own.")] = None,
+    jobs: Jobs = 1,
+    again: Again = False,
+) -> None:
+    """Ask the set again, and end with exit code 1 where a metric is worse than the baseline by more than is allowed.
+
+    Contamination and false refusals are worse where they rise. Without --max-drop: ndcg@10 and recall@20 by 0.01,
+    contamination@5 by nothing.
+    """
+    from ragdb.evaluate import gating, measures, running, sets
+    from ragdb.evaluate import runs as stored
+    from ragdb.pipeline import Pipeline
+
+    allowed = _allowed(max_drop) if max_drop else dict(gating.DEFAULT)
+    with opened(state, eval_set) as rag:
+        judged = sets.read(rag, eval_set)
+        old = stored.find(rag.context.database, eval_set, baseline)
+        chosen = _pipelines(rag, [pipeline])[0] if pipeline else Pipeline.from_dict(old.pipeline)
+        retrieval = [name for name in allowed if name not in running.ANSWER_SCORES]
+        measures.check(retrieval)
+        old = running.measured(rag.context, old.eval_run_id, judged, retrieval)
+        how = running.How(k=old.settings.get("k", 6), jobs=jobs, again=again, metrics=tuple(retrieval) or measures.DEFAULT)
+        with Asking() as asking:
+            new = running.run(rag, eval_set, [chosen], how=how, collection=_other(state) or old.collection, progress=asking.told)[
+                0
+            ]
+        _end([new])
+        found = gating.gate(judged, old, new, max_drop=allowed)
+    if state.json:
+        json_line({"passed": found.passed, "reason": found.reason, "run": new.eval_run_id, **found.comparison.to_dict()})
+    else:
+        _show_comparison(found.comparison)
+        say(f"{'passed' if found.passed else 'refused'}: {found.reason}")
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+@verb(app)
+def sweep(
+    state: State,
+    eval_set: SetName,
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY=V1,V2...", help="chunk_size=64,128 candidates=20,50 rrf_k=10,60 weights=0.3/0.7,0.7/0.3 ..."),
+    ],
+    pipeline: Annotated[str, typer.Option("--pipeline", "-p", metavar="NAME", help="What the settings are put into.")] = "hybrid",
+    metric: Metrics = None,
+    k: K = 6,
+    jobs: Jobs = 1,
+    again: Again = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Remove the collections that other chunk sizes made, afterwards.")] = False,
+) -> None:
+    """Run a set for every combination of settings, best first.
+
+    Other chunks become a collection beside (help~markdown:128), in which only new texts are embedded.
+    """
+    from ragdb.evaluate import sets, sweeping
+
+    grid = {}
+    for one in settings:
+        key, eq, values = one.partition("=")
+        if not eq or not values:
+            raise typer.BadParameter(f"{one!r}: write it like candidates=20,50,100")
+        grid[key] = [value for value in values.split(",") if value]
+    with opened(state, eval_set) as rag:
+        how = _how(rag, metric, k=k, jobs=jobs, again=again)
+        with Asking() as asking:
+            found = sweeping.sweep(rag, eval_set, grid, base=_pipelines(rag, [pipeline])[0], how=how, progress=asking.told)
+        if drop:
+            for name in sweeping.drop(rag, sets.read(rag, eval_set).collection):
+                note(f"removed the collection {name}")
+    ranked = [one for one, _ in sweeping.best(found, how.metrics[0])]
+    _show(state, ranked, how.metrics if metric else None)
+    _end(found)
+
+
+class Asking:
+    """A progress bar for each pipeline, on stderr and only on a terminal."""
+
+    def __init__(self) -> None:
+        self._progress: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> Asking:
+        if on_terminal(sys.stderr):
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._progress = Progress(
+                MofNCompleteColumn(),
+                BarColumn(bar_width=24),
+                TimeRemainingColumn(compact=True),
+                TextColumn("{task.description}", markup=False),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress:
+            self._progress.stop()
+
+    def told(self, name: str, done: int, of: int) -> None:
+        """So many of the questions (or documents) of what has this name are done."""
+        if self._progress:
+            if name not in self._tasks:
+                self._tasks[name] = self._progress.add_task(name, total=of)
+            self._progress.update(self._tasks[name], completed=done, total=of)
+
+
+def _other(state: State) -> str | None:
+    """The collection that was named for this call; None: the set's own."""
+    settings = state.settings()
+    return settings.collection if state.collection else None
+
+
+def _pipelines(rag: RagDB, names: Sequence[str | None] | None) -> list[Pipeline]:
+    from ragdb.cli.state import pipeline_named
+    from ragdb.evaluate.settings import pipeline_of
+
+    if not names:
+        return [rag.pipeline]
+    return [pipeline_named(name) if name and name.endswith(".json") else pipeline_of(name or "hybrid") for name in names]
+
+
+def _how(rag: RagDB, metrics: Sequence[str] | None, *, judge: str | None = None, **given: Any) -> How:
+    from ragdb.evaluate import measures, running
+
+    judging = None
+    if judge is not None:
+        from ragdb.evaluate.judge import Judge
+
+        context = rag.context
+        judging = Judge(chosen_llm(rag, judge), embedder=context.embedder(), prompts=context.prompts, prices=context.prices)
+    return running.How(metrics=tuple(metrics or measures.DEFAULT), judge=judging, **given)
+
+
+def chosen_llm(rag: RagDB, name: str) -> LLM:
+    """The language model of this name, with the settings of the one that answers; `same`: that one."""
+    from ragdb import adapters
+
+    if name == "same":
+        if rag.context.llm is None:
+            raise ConfigError("there is no language model to judge by; set RAGDB_LLM, or name one")
+        return rag.context.llm
+    return adapters.resolve_llm(name, defaults=rag.context.options.get("llm", {}))
+
+
+def measured_runs(rag: RagDB, judged: EvalSet, refs: Sequence[str] | None, metrics: Sequence[str] | None) -> list[EvalRun]:
+    """Runs by number or name, with metrics; without any the newest finished one of each pipeline, in the order they were made."""
+    from ragdb.evaluate import measures, running
+    from ragdb.evaluate import runs as stored
+
+    db = rag.context.database
+    if refs:
+        ids = [stored.find(db, judged.name, ref).eval_run_id for ref in refs]
+    else:
+        newest: dict[str, int] = {}
+        for one in stored.listed(db, eval_set=judged.name, how_many=1000):
+            if one.finished_at is not None:
+                newest.setdefault(one.name, one.eval_run_id)
+        ids = sorted(newest.values())
+    if not ids:
+        raise ConfigError(f"the set {judged.name!r} has no finished run; first: ragdb eval run {judged.name}")
+    return [running.measured(rag.context, one, judged, metrics or measures.DEFAULT) for one in dict.fromkeys(ids)]
+
+
+def _allowed(given: Sequence[str]) -> dict[str, float]:
+    found = {}
+    for one in given:
+        name, _, number = one.partition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise typer.BadParameter(f"--max-drop {one!r}: write it like --max-drop ndcg@10=0.01") from None
+    return found
+
+
+def _end(found: Sequence[EvalRun]) -> None:
+    """Exit code 1 where questions could not be asked: their run would look better without them."""
+    broken = [(one, result) for one in found for result in one.results if result.error]
+    for one, result in broken[:5]:
+        note(f"{one.name}: {result.key} could not be asked: {result.error}")
+    if broken:
+        note(f"{counted(len(broken), 'question')} could not be asked; the same command asks them again")
+        raise typer.Exit(1)
+
+
+def _show(state: State, found: Sequence[EvalRun], metrics: Sequence[str] | None) -> None:
+    from ragdb.evaluate import comparing
+
+    told = {one.eval_run_id: comparing.means(one) for one in found}
+    if state.json:
+        json_line(
+            {
+                "runs": [
+                    {
+                        "run": one.eval_run_id,
+                        "name": one.name,
+                        "collection": one.collection,
+                        "cached": one.cached,
+                        "finished": one.finished_at is not None,
+                        "metrics": {name: mean.to_dict() for name, mean in told[one.eval_run_id].items()},
+                        "funnel": comparing.alive(one),
+                        "lost": comparing.lost(one),
+                        "p50_ms": _p50(one),
+                        "settings": dict(one.settings),
+                    }
+                    for one in found
+                ]
+            }
+        )
+        return
+    names = list(dict.fromkeys(name for one in found for name in told[one.eval_run_id]))
+    shown = [name for name in names if metrics is None or name in metrics or "@" not in name]
+    rows = []
+    for one in found:
+        means = told[one.eval_run_id]
+        cells = [f"{means[name].value:.3f}" if name in means else "" for name in shown]
+        rows.append((str(one.eval_run_id), *cells, f"{_p50(one):.0f}", one.name + (" (stored)" if one.cached else "")))
+    columns(("run", *shown, "p50 ms", "pipeline"), rows)
+    say()
+    for one in found:
+        funnel = comparing.alive(one)
+        if funnel:
+            say(f"{one.name}: evidence alive  " + "  ".join(f"{stage} {share:.2f}" for stage, share in funnel.items()))
+        if lost := comparing.lost(one):
+            say(f"{one.name}: lost at  " + "  ".join(f"{stage} {count}" for stage, count in lost.items()))
+    counts = {mean.n for means in told.values() for mean in means.values()}
+    note(f"over {min(counts)} to {max(counts)} questions" if counts else "no metric: nothing is judged")
+
+
+def _p50(one: EvalRun) -> float:
+    """Median of the questions' times in milliseconds, without the vector of the question: that is kept for the next run."""
+    times = [result.ms - result.stage_ms.get("embed", 0.0) for result in one.results if not result.error]
+    return statistics.median(times) if times else 0.0
+
+
+def _show_comparison(found: Comparison) -> None:
+    say(f"{found.before} -> {found.after}")
+    columns(
+        ("metric", "before", "after", "change", "95 %", "p", "better", "worse", "n"),
+        [
+            (
+                d.metric,
+                f"{d.before:.4f}",
+                f"{d.after:.4f}",
+                f"{d.change:+.4f}",
+                f"{d.low:+.4f} to {d.high:+.4f}",
+                f"{d.p:.3f}",
+                str(d.better),
+                str(d.worse),
+                str(d.n),
+            )
+            for d in found.differences
+        ],
+    )
+    if found.by_tag:
+        say()
+        heads = ("tag", "n", *(d.metric for d in found.differences))
+        rows = []
+        for tag, differences in found.by_tag.items():
+            by_name = {d.metric: d for d in differences}
+            cells = [f"{by_name[d.metric].change:+.3f}" if d.metric in by_name else "" for d in found.differences]
+            rows.append((tag, str(max(d.n for d in differences)), *cells))
+        columns(heads, rows)
+    if found.lost:
+        say()
+        columns(("lost at", "before", "after"), [(stage, str(old), str(new)) for stage, (old, new) in found.lost.items()])
+    if found.changes:
+        say()
+        rows = [
+            (change.key, f"{change.before:.3f}", f"{change.after:.3f}", change.lost_after or "", change.question)
+            for change in found.changes[:10]
+        ]
+        columns(("question", "before", "after", "lost at", ""), rows)

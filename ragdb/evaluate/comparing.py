@@ -1,0 +1,145 @@
+"""Two runs of one set side by side: which metric changed, for which questions, and at which stage the evidence went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ragdb.errors import ConfigError
+from ragdb.evaluate import measures, statistics
+from ragdb.evaluate.types import FUNNEL, Difference, EvalRun, EvalSet, Mean
+from ragdb.types import _Value
+
+
+@dataclass(frozen=True, slots=True)
+class Change(_Value):
+    """One question in both runs: a metric before and after, and where the evidence was lost."""
+
+    key: str
+    question: str
+    before: float
+    after: float
+    lost_before: str | None
+    lost_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(_Value):
+    """`differences` by metric; `by_tag` the same for each tag; `lost`: {stage: (before, after)} questions that lost their
+    evidence there; `changes` of the first metric, those that fell most first."""
+
+    before: str
+    after: str
+    differences: tuple[Difference, ...]
+    by_tag: Mapping[str, tuple[Difference, ...]]
+    lost: Mapping[str, tuple[int, int]]
+    changes: tuple[Change, ...]
+
+    @property
+    def worst_stage(self) -> str | None:
+        """The stage at which the most more questions lost their evidence than before; None: at none."""
+        more = {stage: after - before for stage, (before, after) in self.lost.items()}
+        stage = max(more, key=lambda name: more[name], default=None)
+        return stage if stage is not None and more[stage] > 0 else None
+
+
+def values(run: EvalRun, metric: str) -> dict[str, float]:
+    """A metric of each question that it counts for, by key."""
+    return {result.key: result.scores[metric] for result in run.results if metric in result.scores}
+
+
+def metrics_of(*runs: EvalRun) -> tuple[str, ...]:
+    """The metrics that every run has: those that are measured by default first."""
+    common = set.intersection(*({metric for result in run.results for metric in result.scores} for run in runs))
+    return (*(m for m in measures.DEFAULT if m in common), *sorted(common - {*measures.DEFAULT}))
+
+
+def means(run: EvalRun, metrics: Sequence[str] | None = None) -> dict[str, Mean]:
+    """Each metric's mean over the questions it counts for, with its interval."""
+    found = {}
+    for metric in metrics or metrics_of(run):
+        if given := list(values(run, metric).values()):
+            found[metric] = statistics.mean(given)
+    return found
+
+
+def lost(run: EvalRun) -> dict[str, int]:
+    """How many questions lost their evidence at each stage; see Result.lost_at."""
+    counts = Counter(result.lost_at for result in run.results if result.lost_at is not None)
+    order = [*FUNNEL[:2], "retrieve", *FUNNEL[4:]]
+    return {stage: counts[stage] for stage in order if counts[stage]}
+
+
+def alive(run: EvalRun) -> dict[str, float]:
+    """The funnel: the share of questions with evidence to lose that still have it at each stage."""
+    judged = [result for result in run.results if result.funnel]
+    stages = [stage for stage in FUNNEL if any(stage in result.funnel for result in judged)]
+    found = {}
+    for stage in stages:
+        steps = [result.funnel[stage].alive for result in judged if stage in result.funnel]
+        # what ended before this stage has lost it too
+        whole = len(judged) if stage not in ("chunk",) else len(steps)
+        found[stage] = sum(steps) / whole
+    return found
+
+
+def compare(eval_set: EvalSet, before: EvalRun, after: EvalRun, *, metrics: Sequence[str] | None = None) -> Comparison:
+    """What changed from one run to the other. Raises ConfigError for runs of two sets, or without a question in common."""
+    if before.eval_set != after.eval_set:
+        raise ConfigError(f"runs are compared within a set; these are of {before.eval_set!r} and {after.eval_set!r}")
+    wanted = tuple(metrics or metrics_of(before, after))
+    if not wanted:
+        raise ConfigError(f"runs {before.eval_run_id} and {after.eval_run_id} have no metric in common")
+    questions = eval_set.by_key()
+    differences = tuple(_difference(metric, before, after) for metric in wanted)
+    tags = sorted({tag for question in eval_set.questions for tag in question.tags})
+    by_tag = {}
+    for tag in tags:
+        keys = {question.key for question in eval_set.questions if tag in question.tags}
+        found = [_difference(metric, before, after, keys) for metric in wanted if _both(metric, before, after, keys)]
+        if found:
+            by_tag[tag] = tuple(found)
+    old, new = lost(before), lost(after)
+    stages = [stage for stage in ("indexed", "chunk", "retrieve", *FUNNEL[4:]) if stage in old or stage in new]
+    first = wanted[0]
+    one, other = before.by_key(), after.by_key()
+    changes = [
+        Change(
+            key,
+            questions[key].question,
+            values(before, first)[key],
+            values(after, first)[key],
+            one[key].lost_at,
+            other[key].lost_at,
+        )
+        for key in _both(first, before, after, questions.keys())
+    ]
+    sign = -1 if measures.lower_is_better(first) else 1
+    changes = [change for change in changes if change.before != change.after]
+    changes.sort(key=lambda change: (sign * (change.after - change.before), change.key))
+    return Comparison(
+        f"{before.name} ({before.eval_run_id})",
+        f"{after.name} ({after.eval_run_id})",
+        differences,
+        by_tag,
+        {stage: (old.get(stage, 0), new.get(stage, 0)) for stage in stages},
+        tuple(changes),
+    )
+
+
+def _both(metric: str, before: EvalRun, after: EvalRun, keys: object) -> list[str]:
+    both = values(before, metric).keys() & values(after, metric).keys()
+    return sorted(key for key in both if key in keys)  # type: ignore[operator]
+
+
+def _difference(metric: str, before: EvalRun, after: EvalRun, keys: set[str] | None = None) -> Difference:
+    old, new = values(before, metric), values(after, metric)
+    if keys is not None:
+        old, new = ({key: value for key, value in of.items() if key in keys} for of in (old, new))
+    if not old.keys() & new.keys():
+        raise ConfigError(
+            f"{metric}: no question has it in both runs, {before.eval_run_id} ({before.name}) and {after.eval_run_id} "
+            f"({after.name})"
+        )
+    return statistics.difference(metric, old, new)

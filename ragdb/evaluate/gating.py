@@ -1,0 +1,71 @@
+"""The gate: a run that is worse than its baseline by more than was allowed is refused, with the stage that lost it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ragdb.errors import ConfigError
+from ragdb.evaluate import comparing, measures
+from ragdb.evaluate.comparing import Comparison
+from ragdb.evaluate.types import Difference, EvalRun, EvalSet
+from ragdb.types import _Value
+
+#: What is allowed where nothing is said: by how much a mean may be worse.
+DEFAULT = {"ndcg@10": 0.01, "recall@20": 0.01, "contamination@5": 0.0}
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Gate(_Value):
+    """`failures` are (difference, what was allowed); `missing` names what could not be compared, which fails too."""
+
+    comparison: Comparison
+    failures: tuple[tuple[Difference, float], ...]
+    missing: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures and not self.missing
+
+    @property
+    def reason(self) -> str:
+        """In a sentence or two: what got worse, and at which stage the evidence is lost now."""
+        if self.passed:
+            return "no metric is worse than allowed"
+        told = [
+            f"{d.metric} went from {d.before:.4f} to {d.after:.4f} ({d.change:+.4f}, p {d.p:.3f}); {allowed:g} is allowed"
+            for d, allowed in self.failures
+        ]
+        told += [f"{metric} was not measured in both runs" for metric in self.missing]
+        stage = self.comparison.worst_stage
+        if stage is not None:
+            before, after = self.comparison.lost[stage]
+            told.append(f"most is lost at {stage}: {after} questions lost their evidence there, {before} before")
+        return "; ".join(told)
+
+
+def gate(eval_set: EvalSet, baseline: EvalRun, run: EvalRun, *, max_drop: Mapping[str, float] | None = None) -> Gate:
+    """Whether `run` may take the place of `baseline`: no mean is worse by more than `max_drop` allows.
+
+    For metrics where less is better (contamination, false_refusal) a rise is the drop. Raises ConfigError for an allowance
+    below 0 and where the questions of the two runs are not the same: answers that fail would make the rest look better.
+    """
+    wanted = dict(DEFAULT if max_drop is None else max_drop)
+    if not wanted:
+        raise ConfigError("the gate is given no metric; say it like --max-drop ndcg@10=0.01")
+    if low := [metric for metric, allowed in wanted.items() if not allowed >= 0]:
+        raise ConfigError(f"the drop allowed of {', '.join(low)} is below 0; it is a number from 0 on")
+    for one in (baseline, run):
+        if one.finished_at is None:
+            raise ConfigError(f"run {one.eval_run_id} ({one.name}) is not finished; run it again, it goes on where it stopped")
+    common = comparing.metrics_of(baseline, run)
+    missing = tuple(metric for metric in wanted if metric not in common)
+    measured = [metric for metric in wanted if metric in common]
+    comparison = comparing.compare(eval_set, baseline, run, metrics=measured or None)
+    failures = []
+    for difference in comparison.differences:
+        worse = difference.change if measures.lower_is_better(difference.metric) else -difference.change
+        if difference.metric in wanted and worse > wanted[difference.metric] + _ROUNDING:
+            failures.append((difference, wanted[difference.metric]))
+    return Gate(comparison, tuple(failures), missing)

@@ -1,0 +1,115 @@
+"""Retrieval metrics by ir-measures, and two that are about more than relevance: contamination and rank stability.
+
+Documents are ranked by their best chunk. A metric's name is its measure and where the list is cut: `ndcg@10`,
+`recall@20`, `precision@5` (or `p@5`), `mrr@10`, `map@100`, `success@1`, `contamination@5`, `stability@10`; any measure that
+ir-measures knows can be named in its own way (`ERR@10`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from ragdb.adapters import require
+from ragdb.errors import ConfigError
+from ragdb.evaluate.types import EvalQuestion, Result
+
+#: What is measured where nothing else is asked for.
+DEFAULT = ("ndcg@10", "recall@20", "precision@5", "mrr@10", "map@100", "contamination@5")
+#: Less is better.
+LOWER_IS_BETTER = ("contamination", "false_refusal")
+
+_NAME = re.compile(r"([a-z_]+)(?:@([1-9][0-9]{0,3}))?")
+_THEIRS = {"ndcg": "nDCG", "recall": "R", "precision": "P", "p": "P", "mrr": "RR", "map": "AP", "success": "Success"}
+_OURS = ("contamination", "stability")
+# Stands for a list without documents, which the library would leave out of its means.
+_NOTHING = "ragdb: nothing was found"
+
+
+def lower_is_better(metric: str) -> bool:
+    return metric.split("@", maxsplit=1)[0] in LOWER_IS_BETTER
+
+
+def per_question(
+    metrics: Sequence[str], qrels: Mapping[str, Mapping[str, int]], ranked: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """Each retrieval metric of each judged question: {key: {metric: value}}.
+
+    `qrels` maps a question's key to its documents' grades, `ranked` to its documents, best first, each once. A question that
+    has qrels and no documents scores 0. Raises ConfigError for a metric that is not known, MissingExtra without ir-measures.
+    """
+    measures: dict[Any, list[str]] = {}
+    for metric in metrics:
+        if metric.split("@")[0] not in _OURS:
+            measures.setdefault(_parsed(metric), []).append(metric)
+    found: dict[str, dict[str, float]] = {key: {} for key in qrels}
+    if not measures or not qrels:
+        return found
+    ir_measures = require("ir_measures", "eval")
+    # falling scores: the order of the list is the ranking, whatever its scores were
+    run = {key: {uri: -float(rank) for rank, uri in enumerate(ranked.get(key) or (_NOTHING,))} for key in qrels}
+    for one in ir_measures.iter_calc(list(measures), {key: dict(grades) for key, grades in qrels.items()}, run):
+        found[one.query_id] |= dict.fromkeys(measures[one.measure], float(one.value))
+    return found
+
+
+def contamination(result: Result, question: EvalQuestion, k: int) -> float:
+    """The share of the first `k` documents that should not be there: archived, draft, or judged a trap. 0 of nothing is 0."""
+    status = dict(zip(reversed(result.uris), reversed(result.statuses), strict=True))
+    first = result.documents[:k]
+    wrong = [uri for uri in first if status[uri] != "active" or uri in question.traps]
+    return len(wrong) / len(first) if first else 0.0
+
+
+def stability(questions: Sequence[EvalQuestion], ranked: Mapping[str, Sequence[str]], k: int) -> dict[str, float]:
+    """How alike the lists of paraphrases are: each question's mean average overlap with the others of its group, 0 to 1.
+
+    Average overlap of two lists to depth k: the mean over depths 1..k of the share that both have (Fagin, Kumar and Sivakumar
+    2003; Webber, Moffat and Zobel 2010, section 2). Questions without a paraphrase are left out.
+    """
+    groups: dict[str, list[str]] = {}
+    for question in questions:
+        if question.key in ranked:
+            groups.setdefault(question.paraphrase_of or question.key, []).append(question.key)
+    found: dict[str, list[float]] = {}
+    for keys in groups.values():
+        for one, other in combinations(keys, 2):
+            alike = average_overlap(ranked[one], ranked[other], k)
+            found.setdefault(one, []).append(alike)
+            found.setdefault(other, []).append(alike)
+    return {key: sum(values) / len(values) for key, values in found.items()}
+
+
+def average_overlap(one: Sequence[str], other: Sequence[str], k: int) -> float:
+    """See `stability`. Two empty lists are the same list."""
+    if not one and not other:
+        return 1.0
+    return sum(len(set(one[:d]) & set(other[:d])) / d for d in range(1, k + 1)) / k
+
+
+def cut(metric: str, default: int = 10) -> int:
+    """The k of `ndcg@k`."""
+    name = _NAME.fullmatch(metric.strip().lower())
+    return int(name[2]) if name and name[2] else default
+
+
+def check(metrics: Sequence[str]) -> None:
+    """Raises ConfigError for a name that means nothing."""
+    for metric in metrics:
+        if metric.split("@")[0] not in _OURS:
+            _parsed(metric)
+
+
+def _parsed(metric: str) -> Any:
+    ir_measures = require("ir_measures", "eval")
+    name = _NAME.fullmatch(metric.strip().lower())
+    theirs = metric
+    if name and name[1] in _THEIRS:
+        theirs = _THEIRS[name[1]] + (f"@{name[2]}" if name[2] else "")
+    try:
+        return ir_measures.parse_measure(theirs)
+    except (ValueError, NameError, KeyError, SyntaxError) as error:
+        ours = ", ".join(f"{known}@k" for known in (*_THEIRS, *_OURS))
+        raise ConfigError(f"there is no metric {metric!r}; there are {ours}, and those of ir-measures, such as ERR@10") from error

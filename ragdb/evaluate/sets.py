@@ -1,0 +1,103 @@
+"""Sets of judged questions: kept in tables, read as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ragdb.db.caller import Row, from_json, one, value
+from ragdb.errors import ConfigError
+from ragdb.evaluate.types import EvalQuestion, EvalSet, Judgement, State
+
+if TYPE_CHECKING:
+    from ragdb.rag import RagDB
+
+_BATCH = 500  # questions a call
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """What became of questions that were put into a set."""
+
+    added: int
+    changed: int
+    judgements: int
+
+
+def make(
+    rag: RagDB, name: str, *, collection: str | None = None, description: str | None = None, source: str | None = None
+) -> None:
+    """Makes a set about a collection (the RagDB's own by default), or changes what is given of it."""
+    rag.context.database.call(
+        "put_eval_set", name=name, collection=collection or rag.context.collection, description=description, source=source
+    )
+
+
+def put_questions(rag: RagDB, eval_set: str, questions: Iterable[EvalQuestion]) -> Put:
+    """Adds questions, or changes those of the same key; the judgements given take the place of those there were.
+
+    Raises ConfigError for a set that is not there, a key that comes twice, and an empty key or question; then nothing of the
+    batch it stands in is stored, and no key is looked at before all were.
+    """
+    given = list(questions)
+    seen: set[str] = set()
+    for question in given:
+        if not question.key.strip() or not question.question.strip():
+            raise ConfigError(f"a question has the key {question.key!r} and the text {question.question[:60]!r}; both are needed")
+        if question.key in seen:
+            raise ConfigError(f"the key {question.key!r} comes twice; the key of a question is its own in a set")
+        seen.add(question.key)
+    made = Put(0, 0, 0)
+    for start in range(0, len(given), _BATCH):
+        rows = [_as_json(question) for question in given[start : start + _BATCH]]
+        row = one(rag.context.database.call("put_eval_questions", eval_set=eval_set, questions={"questions": rows}))
+        made = Put(made.added + row["added"], made.changed + row["changed"], made.judgements + row["judgements"])
+    return made
+
+
+def read(rag: RagDB, name: str, *, states: Sequence[State] = ("accepted",)) -> EvalSet:
+    """A set with its questions in these states, by key. Raises ConfigError, with the names there are, where it is not there."""
+    rows = rag.context.database.call("eval_questions", eval_set=name, states={"states": list(states)})
+    (row,) = (row for row in listed(rag) if row["name"] == name)
+    questions = tuple(_question(row) for row in rows)
+    return EvalSet(name, row["collection"], questions, row["description"], row["source"], row["created_at"])
+
+
+def listed(rag: RagDB) -> list[Row]:
+    """Every set by name: name, collection, description, source, questions, answerable, drafts, runs, created_at."""
+    return rag.context.database.call("eval_sets")
+
+
+def set_state(rag: RagDB, name: str, keys: Sequence[str], state: State) -> int:
+    """Accepts or rejects questions; returns how many there were of them."""
+    return int(value(rag.context.database.call("set_eval_state", eval_set=name, keys={"keys": list(keys)}, state=state)))
+
+
+def delete(rag: RagDB, name: str) -> dict[str, int]:
+    """Deletes a set with its questions, runs and results; returns counts of questions and runs."""
+    found: dict[str, int] = from_json(value(rag.context.database.call("delete_eval_set", name=name)))
+    return found
+
+
+def _as_json(question: EvalQuestion) -> dict[str, Any]:
+    given = question.to_dict()
+    del given["eval_question_id"]
+    return given
+
+
+def _question(row: Row) -> EvalQuestion:
+    return EvalQuestion(
+        key=row["key"],
+        question=row["question"],
+        judgements=tuple(Judgement(**given) for given in from_json(row["judgements"])),
+        reference=row["reference"],
+        language=row["language"],
+        tags=tuple(row["tags"]),
+        where=from_json(row["where"]),
+        paraphrase_of=row["paraphrase_of"],
+        state=row["state"],
+        drafted_from=row["drafted_from"],
+        drafted_by=row["drafted_by"],
+        eval_question_id=row["eval_question_id"],
+    )

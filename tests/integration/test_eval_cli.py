@@ -1,0 +1,111 @@
+"""`ragdb eval`: from a file of questions to a gate that refuses, a page, and a list of what went wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ragdb import Document, RagDB
+from ragdb.testing import FakeEmbedder
+from tests.integration.test_embedder_index import Cli, cli
+
+__all__ = ["cli"]
+
+PARTS = ("router", "printer", "scanner", "camera", "speaker", "monitor", "keyboard", "tablet", "phone", "lamp", "fan", "heater")
+
+
+@pytest.fixture
+def pages(ragdb_url: str) -> Iterator[RagDB]:
+    with RagDB(ragdb_url, collection="help", embedder=FakeEmbedder()) as rag:
+        for part in PARTS:
+            rag.add(Document(f"{part}.md", f"# The {part}\n\nHold the button of the {part} for ten seconds.\n"))
+        rag.context.database.call("refresh_lexical_stats")
+        yield rag
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    rows = [{"qid": f"q{n}", "query": f"Which button of the {part}?", "relevant_docs": [part]} for n, part in enumerate(PARTS)]
+    rows.append({"qid": "u1", "query": "Who won the chess championship in Reykjavik?", "relevant_docs": []})
+    file = tmp_path / "golden.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return file
+
+
+@pytest.mark.usefixtures("pages")
+def test_the_whole_way_from_a_file_to_a_gate(cli: Cli, golden: Path, tmp_path: Path) -> None:
+    imported = cli("eval", "import", str(golden), "-c", "help", "--set", "q")
+    assert imported.code == 0, imported.err
+    assert imported.out.startswith("q: 13 questions added, 0 changed, 12 judgements; 12 can be answered, 1 are there to be refused")
+    assert "12 documents matched by file name" in imported.err
+    assert "help        13" in cli("eval", "sets").out
+    ran = cli("eval", "run", "q", "-p", "hybrid:legs=lexical", "-p", "naive")
+    assert ran.code == 0, ran.err
+    assert "hybrid:legs=lexical" in ran.out
+    assert "evidence alive  indexed 1.00" in ran.out
+    by_json = json.loads(cli("eval", "run", "q", "-p", "hybrid:legs=lexical", "--json").out)["runs"][0]
+    assert by_json["cached"]
+    assert by_json["metrics"]["ndcg@10"]["value"] == 1.0
+    assert "finished  hybrid:legs=lexical" in cli("eval", "runs", "q").out
+    passed = cli("eval", "gate", "q", "--baseline", "hybrid:legs=lexical")
+    assert passed.code == 0, passed.err
+    assert "passed: no metric is worse than allowed" in passed.out
+    refused = cli("eval", "gate", "q", "--baseline", "hybrid:legs=lexical", "-p", "naive", "--max-drop", "ndcg@10=0.01")
+    assert refused.code == 1
+    assert "refused: ndcg@10 went from 1.0000 to" in refused.out
+    assert "most is lost at fuse" in refused.out
+    compared = cli("eval", "compare", "q", "hybrid:legs=lexical", "naive", "-m", "mrr@10")
+    assert compared.code == 0, compared.err
+    assert "mrr@10" in compared.out
+    swept = cli("eval", "sweep", "q", "candidates=5,50", "chunk_size=64", "--drop")
+    assert swept.code == 0, swept.err
+    assert "removed the collection help~markdown:64" in swept.err
+    page = tmp_path / "report.html"
+    reported = cli("eval", "report", "q", "--html", str(page), "--markdown", str(tmp_path / "report.md"))
+    assert reported.code == 0, reported.err
+    assert "<html" in page.read_text(encoding="utf-8")
+    assert "| " in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "ndcg@10" in cli("eval", "report", "q", "naive").out
+    exported = cli("eval", "export", "q").out.splitlines()
+    assert exported[0].split()[1:] == ["0", "router.md", "1"]
+    run = str(by_json["run"])
+    assert cli("eval", "export", run).out.splitlines()[0].split()[1] == "Q0"
+    again = tmp_path / "again.jsonl"
+    again.write_text(cli("eval", "export", "q", "--questions").out, encoding="utf-8")
+    assert "0 questions added, 13 changed" in cli("eval", "import", str(again), "-c", "help", "--set", "q").out
+    assert cli("eval", "drop", run, "--yes").out == "deleted: 1 runs\n"
+    assert cli("eval", "drop", "q", "--yes").code == 0
+
+
+@pytest.mark.usefixtures("pages")
+def test_tuning_tells_its_gain_and_stores_nothing_unasked(cli: Cli, golden: Path) -> None:
+    cli("eval", "import", str(golden), "-c", "help", "--set", "q")
+    tuned = cli("eval", "tune", "q", "--folds", "3")
+    assert tuned.code == 0, tuned.err
+    assert "of held-out questions" in tuned.out
+    assert "nothing is stored" in tuned.err
+    stored = cli("eval", "tune", "q", "--folds", "3", "--store", "--force")
+    assert stored.code == 0, stored.err
+    assert "stored for help" in stored.out
+    assert "ragdb's own hold again" in cli("eval", "tune", "q", "--forget").out
+
+
+@pytest.mark.usefixtures("pages")
+def test_what_is_wrong_is_said_with_what_there_is(cli: Cli, golden: Path, tmp_path: Path) -> None:
+    assert "no evaluation set 'nothing'. There are: none yet" in cli("eval", "run", "nothing", "-p", "naive").err
+    cli("eval", "import", str(golden), "-c", "help", "--set", "q")
+    assert "no pipeline is called 'hybird'" in cli("eval", "run", "q", "-p", "hybird").err
+    assert "no metric 'ndgc@10'" in cli("eval", "run", "q", "-p", "naive", "-m", "ndgc@10").err
+    assert "has no finished run 'naive'; there are none yet" in cli("eval", "gate", "q", "--baseline", "naive").err
+    assert "has no finished run; first: ragdb eval run q" in cli("eval", "report", "q").err
+    assert "there is no language model to judge by" in cli("eval", "judge").err
+    assert "there is none; set RAGDB_LLM" in cli("eval", "draft", "q").err
+    assert "has no draft x" in cli("eval", "accept", "q", "x").err
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("Frage,Seite\nWas?,a.md\n", encoding="utf-8")
+    assert "which column is question? It has Frage, Seite" in cli("eval", "import", str(wrong), "-c", "help").err
+    told = cli("eval", "import", str(wrong), "-c", "help", "--map", "question=Frage", "--map", "relevant=Seite")
+    assert "1 judged document not in the collection help: a.md" in told.err
