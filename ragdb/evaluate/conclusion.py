@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ragdb.evaluate.figures import Metric, compared, less_is_better
+from ragdb.evaluate.figures import Metric, compared
+from ragdb.evaluate.measures import lower_is_better
 from ragdb.evaluate.types import Difference
 
 _ORDER = ("worse", "unclear", "better")
@@ -17,7 +18,7 @@ def effect(change: Difference) -> str:
     """`better`, `worse`, or `unclear` where the interval holds 0 or the test finds nothing."""
     if change.low <= 0 <= change.high or change.p > _CLEAR:
         return "unclear"
-    return "better" if (change.change > 0) != less_is_better(change.metric) else "worse"
+    return "better" if (change.change > 0) != lower_is_better(change.metric) else "worse"
 
 
 def verdict(metrics: Iterable[Metric]) -> list[tuple[str, str]]:
@@ -74,7 +75,7 @@ def said(change: Difference) -> str:
 
 def improved(change: Difference) -> tuple[int, int]:
     """How many questions got better and worse; a Difference counts what rose and fell."""
-    return (change.worse, change.better) if less_is_better(change.metric) else (change.better, change.worse)
+    return (change.worse, change.better) if lower_is_better(change.metric) else (change.better, change.worse)
 
 
 def signed(value: float) -> str:

@@ -88,6 +88,7 @@ def _values(
         "verdict": conclusion.verdict(once.values()),
         "settings": figures.settings(every),
         "versions": figures.versions(every),
+        "cautions": figures.cautions(every),
         "version": ragdb.__version__,
         "lost_order": losses.STAGES,
         "shown_metrics": list({metric.name: metric for name in kinds for metric in kinds[name][: _COLUMNS[name]]}.values()),
