@@ -35,6 +35,9 @@ def main() -> int:
         home = Path(folder).resolve()
         server = embedded.start(home)
         try:
+            with psycopg.connect(server, autocommit=True) as conn:
+                conn.execute("alter system set fsync = off")  # nothing in it outlives this
+                conn.execute("select pg_reload_conf()")
             for line in freeze(server, release=is_release(ragdb.__version__)):
                 print(line)  # noqa: T201
         except ConfigError as error:

@@ -102,7 +102,7 @@ def next_release(this_release: Release) -> Release:
     """The one after it: a column with an index and a trigger, two functions more, one body and one view changed."""
     number = f"{int(this_release.revision) + 1:04d}"
     release = this_release.copy(this_release.place.with_name("next"), number)
-    release.version("98.2.dev0")
+    release.version("98.2")
     # what a developer does, by CONTRIBUTING.md
     release.python("migrations/new_revision.py", "Shelf of a document")
     file = f"migrations/versions/{number}_shelf_of_a_document.py"
@@ -138,7 +138,5 @@ def next_release(this_release: Release) -> Release:
     release.edit("sql/functions/as_timestamp.sql", "is no date or time'", "is 100%% no date'")
     view = "sql/views/stale_documents.sql"
     release.edit(view, " as overdue\n", " as overdue, d.shelf\n")
-    release.freeze()
-    release.version("98.2")
     release.freeze()
     return release

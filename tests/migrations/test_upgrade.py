@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -69,7 +70,13 @@ def fill(url: str) -> None:
     """Documents that are ready and one that waits, a vector set with its index, a run with feedback, an evaluation set."""
     with rag(url) as r:
         r.add(Document("router.md", "# Router\n\nReset the router with a pin.\n\n## Battery\n\nNone.", metadata={"tenant": 7}))
-        r.add(Document("camera.md", "The battery of the camera. ERR_7 means that it is empty.", review_after="2020-01-01"))
+        r.add(
+            Document(
+                "camera.md",
+                "The battery of the camera. ERR_7 means that it is empty.",
+                review_after=datetime(2020, 1, 1, tzinfo=UTC),
+            )
+        )
         r.add(Document("手当.md", "# 手当\n\n在宅勤務手当は月額五千円です。", status="draft"))
         for n in range(12):
             r.add(Document(f"page{n}.md", f"# Page {n}\n\nWord{n} stands on page {n}, with thing {n % 5}."))
@@ -358,7 +365,7 @@ def test_a_database_of_each_release_with_data_is_upgraded_to_this_version(ragdb_
     with rag(url) as r:
         assert drain(r) == ["waits.md"]
         assert r.search("antenna")[0].uri == "waits.md"
-        assert r.explain(run_id).question == "router?"
+        assert "router?" in str(r.explain(run_id))
         assert r.ask("How do I reset the router?").outcome == "answered"
     assert run(url, "select rating from ragdb.feedback") == [(1,)]
     assert run(url, "select name from ragdb.eval_set") == [("smoke",)]
