@@ -54,7 +54,7 @@ begin
         raise exception 'others hold {said}: %', coalesce(holders, 'somebody who has just let go')
           using errcode = 'lock_not_available',
                 hint = 'Nothing was changed. Run it again when they have finished, or end them: select pg_terminate_backend(pid)'
-                       ' (how long to wait: set ragdb.lock_wait = ''5min'').';
+                       ' (to wait longer: PGOPTIONS=''-c ragdb.lock_wait=5min'').';
       end if;
       perform pg_sleep(0.2);
     end;

@@ -25,17 +25,19 @@ class Release:
     revision: str
     said: list[str] = field(default_factory=list)
 
-    def python(self, *words: str, url: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def python(
+        self, *words: str, url: str | None = None, check: bool = True, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAGDB_", "PYTHON", "PG"))}
-        names = kept | {"PYTHONPATH": str(self.place)} | ({"RAGDB_DATABASE_URL": url} if url else {})
+        names = kept | {"PYTHONPATH": str(self.place)} | ({"RAGDB_DATABASE_URL": url} if url else {}) | variables
         done = subprocess.run(
             [sys.executable, *words], cwd=self.place, env=names, text=True, capture_output=True, check=False, timeout=240
         )
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
 
-    def ragdb(self, url: str, *words: str, check: bool = True) -> str:
-        done = self.python("-m", "ragdb", *words, url=url, check=check)
+    def ragdb(self, url: str, *words: str, check: bool = True, **variables: str) -> str:
+        done = self.python("-m", "ragdb", *words, url=url, check=check, **variables)
         return done.stdout + done.stderr
 
     def freeze(self, *, check: bool = True) -> str:

@@ -120,9 +120,10 @@ def seen(url: str) -> dict[str, Any]:
         for question in QUESTIONS
     }
     assert all(found.values())
-    found |= {
-        name: run(url, f"select count(*), sum(hashtext((to_jsonb(t) - 'shelf')::text)) from ragdb.{name} t") for name in tables
-    }
+    for name in tables:
+        # of runs the first: a reader in a loop adds others
+        some = "where run_id = 1" if name in ("run", "citation", "feedback") else ""
+        found[name] = run(url, f"select count(*), sum(hashtext((to_jsonb(t) - 'shelf')::text)) from ragdb.{name} t {some}")
     return found
 
 
@@ -243,12 +244,11 @@ with RagDB(sys.argv[1], collection="help", embedder=FakeEmbedder()) as rag:
 
 
 def test_who_holds_a_table_is_named_and_nothing_is_changed(old: str, next_release: Release) -> None:
-    run(old, f"alter database \"{make_url(old).database}\" set ragdb.lock_wait = '1s'")
     before = seen(old)
     with psycopg.connect(old, application_name="a long report") as holder:
         holder.execute("select count(*) from ragdb.document")
         with Reader(old).reading() as reader:
-            said = next_release.ragdb(old, "db", "upgrade", check=False)
+            said = next_release.ragdb(old, "db", "upgrade", check=False, PGOPTIONS="-c ragdb.lock_wait=1s")
         assert reader.errors == []
         assert reader.rounds > 0
         assert "the migration gave up: others hold ragdb.document" in said
@@ -365,9 +365,9 @@ def test_a_database_of_each_release_with_data_is_upgraded_to_this_version(ragdb_
     with rag(url) as r:
         assert drain(r) == ["waits.md"]
         assert r.search("antenna")[0].uri == "waits.md"
-        assert "router?" in str(r.explain(run_id))
+        assert r.explain(run_id).run_id == run_id
         assert r.ask("How do I reset the router?").outcome == "answered"
-    assert run(url, "select rating from ragdb.feedback") == [(1,)]
+    assert run(url, "select question, rating from ragdb.feedback join ragdb.run using (run_id)") == [("router?", 1)]
     assert run(url, "select name from ragdb.eval_set") == [("smoke",)]
     schema.downgrade(url, start)
     assert run(url, ranking) == before
