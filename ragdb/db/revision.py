@@ -21,6 +21,7 @@ from alembic import op
 from sqlalchemy import DDL
 
 from ragdb.db import frozen
+from ragdb.errors import ConfigError
 
 # pgvector may live in any schema: types, operators and the functions' fixed search_path find it by this.
 _SEARCH_PATH = """\
@@ -100,17 +101,25 @@ def uninstall(revision: str) -> None:
     _change(frozen.bodies(revision), frozen.bodies(frozen.previous(revision)), back=True)
 
 
-def build_index(name: str, statement: str) -> None:
-    """An index on a large table, beside readers and writers: alone in its revision. `statement`: create index concurrently ...
+def build_index(name: str, on: str) -> None:
+    """An index on a large table, beside readers and writers: `on` is "ragdb.document (shelf)". Alone in its revision.
 
     What a build that was stopped has left is dropped first, so that the revision can be run again.
+    Errors: ConfigError inside a transaction of the caller's.
     """
+    context = op.get_context()
+    if context.config is not None and context.config.attributes.get("inside"):
+        raise ConfigError(
+            f"{name} is built concurrently, and PostgreSQL does that in no transaction: give ragdb.db.upgrade() the URL or the "
+            "Engine, not a connection"
+        )
+    begin()
     run(
         f"do $$ begin if exists (select from pg_index where indexrelid = to_regclass('ragdb.{name}') and not indisvalid) "
         f"then drop index ragdb.{name}; end if; end $$"
     )
-    with op.get_context().autocommit_block():
-        run(statement.replace("concurrently", "concurrently if not exists", 1))
+    with context.autocommit_block():
+        run(f"create index concurrently if not exists {name} on {on}")
 
 
 def _change(before: dict[str, str], after: dict[str, str], *, back: bool = False) -> None:

@@ -166,7 +166,9 @@ def _migrate(target: Any, action: str, revision: str) -> None:
 
     try:
         if isinstance(target, Connection):
-            getattr(command, action)(config(target), revision)
+            inside = config(target)
+            inside.attributes["inside"] = True
+            getattr(command, action)(inside, revision)
             return
         with connection(target) as conn:
             preflight(conn)

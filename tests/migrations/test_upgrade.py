@@ -9,10 +9,12 @@ import json
 import re
 import subprocess
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -53,13 +55,21 @@ def dump(url: str, *options: str) -> str:
     return re.sub(r"(?m)^(\\(un)?restrict .*|SET transaction_timeout = 0;)\n", "", done)
 
 
+def at(server: str, database: str) -> str:
+    return libpq_url(make_url(server).set(database=database))
+
+
+def as_app(url: str) -> str:
+    return libpq_url(make_url(url).set(username="app"))
+
+
 def owned(make: MakeDatabase) -> str:
     """URL, as its owner without superuser, of a database with pgvector."""
     url = make()
     run(url, "create extension vector")
     run(url, "do $$ begin if to_regrole('app') is null then create role app login; end if; end $$")
     run(url, f'alter database "{make_url(url).database}" owner to app')
-    return libpq_url(make_url(url).set(username="app"))
+    return as_app(url)
 
 
 def rag(url: str) -> RagDB:
@@ -127,15 +137,26 @@ def seen(url: str) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture
-def old(ragdb_empty_database: MakeDatabase, this_release: Release) -> str:
-    """A database that the frozen files of this release made, with data in it, and the roles."""
-    url = owned(ragdb_empty_database)
+@pytest.fixture(scope="session")
+def filled(ragdb_server: str, this_release: Release) -> Iterator[str]:
+    """Name of a database that the frozen files of this release made, with data in it, and the roles."""
+    name = f"ragdb_filled_{uuid.uuid4().hex[:8]}"
+    run(ragdb_server, f"create database {name} template template0 encoding 'UTF8'")
+    url = owned(lambda: at(ragdb_server, name))
     this_release.ragdb(url, "db", "upgrade")
-    run(libpq_url(make_url(url).set(username="postgres")), ROLES)
+    run(at(ragdb_server, name), ROLES)
     psql(url, schema.roles_script())
     fill(url)
-    return url
+    yield name
+    run(ragdb_server, f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def old(ragdb_empty_database: MakeDatabase, filled: str) -> str:
+    """URL, as its owner, of a copy of it."""
+    url = ragdb_empty_database(filled)
+    run(url, f'alter database "{make_url(url).database}" owner to app')
+    return as_app(url)
 
 
 # An administrator's; what they may do is the owner's to say.
@@ -308,6 +329,50 @@ def test_frozen_files_make_the_database_that_sql_and_the_models_make(
     schema.upgrade(here)
     assert dump(online, "--schema-only") == dump(script, "--schema-only") == dump(here, "--schema-only")
 
+
+def test_a_large_index_is_built_beside_readers_and_a_stopped_build_is_made_good(
+    old: str, next_release: Release, ragdb_server: str, ragdb_empty_database: MakeDatabase, tmp_path: Path
+) -> None:
+    further = next_release.copy(tmp_path / "further", f"{int(next_release.revision) + 1:04d}")
+    further.python("migrations/new_revision.py", "index of owners")
+    file = f"migrations/versions/{further.revision}_index_of_owners.py"
+    further.edit(file, "import begin, install, uninstall", "import build_index, run")
+    further.edit(
+        file, "    begin()\n    install(revision)\n", "    build_index('document_owner_idx', 'ragdb.document (owner)')\n"
+    )
+    further.edit(file, "    begin()\n    uninstall(revision)\n", "    run('drop index ragdb.document_owner_idx')\n")
+    run(old, "create index document_owner_idx on ragdb.document (owner)")
+    run(
+        at(ragdb_server, str(make_url(old).database)),
+        "update pg_index set indisvalid = false where indexrelid = 'ragdb.document_owner_idx'::regclass",
+    )
+    [(left,)] = run(old, "select 'ragdb.document_owner_idx'::regclass::oid")
+    with Reader(old).reading() as reader:
+        further.ragdb(old, "db", "upgrade")
+    assert reader.errors == []
+    valid = "select indisvalid from pg_index where indexrelid = 'ragdb.document_owner_idx'::regclass"
+    assert run(old, valid) == [(True,)]
+    assert run(old, "select 'ragdb.document_owner_idx'::regclass::oid") != [(left,)]
+    assert further.ragdb(old, "db", "current") == f"{further.revision} (head)\n"
+    there = owned(ragdb_empty_database)
+    psql(there, further.ragdb(there, "db", "sql"))
+    assert run(there, valid) == [(True,)]
+    # no transaction of an application can hold it
+    fresh = owned(ragdb_empty_database)
+    said = further.python("-c", INSIDE, fresh, check=False).stderr
+    assert "ConfigError: document_owner_idx is built concurrently" in said
+    assert run(fresh, "select to_regnamespace('ragdb')") == [(None,)]
+
+
+INSIDE = """
+import sys
+from sqlalchemy import create_engine
+from ragdb.db import upgrade
+from ragdb.db.connect import sqlalchemy_url
+
+with create_engine(sqlalchemy_url(sys.argv[1])).begin() as connection:
+    upgrade(connection)
+"""
 
 # What a program does by SQL; no signature ever changes, so that each release can be given data by it.
 EMBED = """
