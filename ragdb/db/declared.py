@@ -31,7 +31,9 @@ def tables() -> str:
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         made: list[Any] = [CreateTable(table), *(CreateIndex(index) for index in indexes), SetTableComment(table)]
         made += [SetColumnComment(column) for column in table.columns]
-        statements += [str(one.compile(dialect=dialect)).strip() + ";\n" for one in made]
+        # SQLAlchemy indents by tabs and leaves a space after commas; what is kept as a file should have neither
+        texts = (str(one.compile(dialect=dialect)).strip().replace(" \n\t", "\n\t").replace("\n\t", "\n  ") for one in made)
+        statements += [f"{text};\n" for text in texts]
     return "\n".join(statements) + "\n" + STORAGE
 
 

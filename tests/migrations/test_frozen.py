@@ -42,6 +42,11 @@ def test_files_of_released_revisions_are_as_they_were_released() -> None:
         frozen.verify(revision)
 
 
+def test_no_file_that_is_installed_has_a_tab() -> None:
+    """Alembic writes a tab as spaces into a script, and the function would be another one."""
+    assert [path for path, text in {**declared.bodies(), "tables": declared.tables()}.items() if "\t" in text] == []
+
+
 def test_a_release_has_all_its_revisions_frozen() -> None:
     if ".dev" not in ragdb.__version__:
         assert frozen.released() == frozen.revisions(), f"{ragdb.__version__} is a release: make freeze"
