@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragdb.evaluate.figures import Shown
+from ragdb.evaluate.measures import cut
 from ragdb.evaluate.types import FUNNEL, EvalQuestion, EvalSet, Result
 
 _LEGS = ("lexical", "semantic")
@@ -265,8 +265,7 @@ def found_first(question: EvalQuestion, result: Result, k: int) -> tuple[Found, 
 
 def dirt(eval_set: EvalSet, every: Sequence[Shown], names: Sequence[str]) -> list[Dirt]:
     """What should not stand among the first k documents; k is that of the first contamination metric, or 5."""
-    match = re.search(r"@(\d+)$", names[0]) if names else None
-    k = int(match.group(1)) if match else _TOP
+    k = cut(names[0], _TOP) if names else _TOP
     known = eval_set.by_key()
     lines = []
     for run in every:

@@ -23,6 +23,7 @@ _FOLDER = Path(__file__).parent / "templates"
 _PAIRS = 3
 _COLUMNS = {"metrics": 4, "dirty": 1, "answers": 2}  # of the Markdown's table
 _STRUCTURE = re.compile("[&<>|*_\\[\\]`~\\\\#$\u200b]")
+_LANGUAGE = re.compile("[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")  # the form of RFC 5646; a browser has no use for others
 _NO_WIDTH = "\u200b"
 _REFERENCE = re.compile(r"(?<!\w)@(?=\w)|#(?=\d)")  # what GitHub makes a link, and a person's notification, of
 
@@ -87,6 +88,7 @@ def _values(
         "verdict": conclusion.verdict(once.values()),
         "settings": figures.settings(every),
         "versions": figures.versions(every),
+        "cautions": figures.cautions(every),
         "version": ragdb.__version__,
         "lost_order": losses.STAGES,
         "shown_metrics": list({metric.name: metric for name in kinds for metric in kinds[name][: _COLUMNS[name]]}.values()),
@@ -195,6 +197,7 @@ def _environment(for_markdown: bool) -> Any:
         "cost": lambda value: f"{value:.3g}",
         "cut": _cut,
         "clock": lambda when: f"{when:%Y-%m-%d %H:%M %Z}".strip(),
+        "is_language": lambda name: bool(name and _LANGUAGE.fullmatch(name)),
         "effect": conclusion.effect,
         "improved": conclusion.improved,
         "colour": lambda place: place % plots.COLOURS,
