@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ragdb.cli.evaluation import SetName, app, opened
-from ragdb.cli.output import columns, counted, json_line, note, on_terminal, say
+from ragdb.cli.output import columns, counted, json_line, note, say
+from ragdb.cli.progress import Several
 from ragdb.cli.state import State, json_object, verb
 from ragdb.errors import ConfigError
 
@@ -73,7 +73,7 @@ def run(
     with opened(state, eval_set) as rag:
         given = json_object(where, "--where") or {}
         how = _how(rag, metric, k=k, jobs=jobs, answers=answers, judge=judge, context=context, where=given, again=again)
-        with Asking() as asking:
+        with Several() as asking:
             found = running.run(rag, eval_set, _pipelines(rag, pipeline), how=how, collection=_other(state), progress=asking.told)
     _show(state, found, how.metrics if metric else None)
     _end(found)
@@ -167,7 +167,7 @@ def gate(
         measures.check(retrieval)
         old = running.measured(rag.context, old.eval_run_id, judged, retrieval)
         how = running.How(k=old.settings.get("k", 6), jobs=jobs, again=again, metrics=tuple(retrieval) or measures.DEFAULT)
-        with Asking() as asking:
+        with Several() as asking:
             new = running.run(rag, eval_set, [chosen], how=how, collection=_other(state) or old.collection, progress=asking.told)[
                 0
             ]
@@ -211,7 +211,7 @@ def sweep(
         grid[key] = [value for value in values.split(",") if value]
     with opened(state, eval_set) as rag:
         how = _how(rag, metric, k=k, jobs=jobs, again=again)
-        with Asking() as asking:
+        with Several() as asking:
             found = sweeping.sweep(rag, eval_set, grid, base=_pipelines(rag, [pipeline])[0], how=how, progress=asking.told)
         if drop:
             for name in sweeping.drop(rag, sets.read(rag, eval_set).collection):
@@ -219,41 +219,6 @@ def sweep(
     ranked = [one for one, _ in sweeping.best(found, how.metrics[0])]
     _show(state, ranked, how.metrics if metric else None)
     _end(found)
-
-
-class Asking:
-    """A progress bar for each pipeline, on stderr and only on a terminal."""
-
-    def __init__(self) -> None:
-        self._progress: Any = None
-        self._tasks: dict[str, Any] = {}
-
-    def __enter__(self) -> Asking:
-        if on_terminal(sys.stderr):
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._progress = Progress(
-                MofNCompleteColumn(),
-                BarColumn(bar_width=24),
-                TimeRemainingColumn(compact=True),
-                TextColumn("{task.description}", markup=False),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress:
-            self._progress.stop()
-
-    def told(self, name: str, done: int, of: int) -> None:
-        """So many of the questions (or documents) of what has this name are done."""
-        if self._progress:
-            if name not in self._tasks:
-                self._tasks[name] = self._progress.add_task(name, total=of)
-            self._progress.update(self._tasks[name], completed=done, total=of)
 
 
 def _other(state: State) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,9 @@ class Labelled(_Value):
     reference: str | None = None
     language: str | None = None
     why: str = ""
+
+
+_FIELDS = tuple(field.name for field in fields(Labelled))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ def read_labelled(path: str | Path | None = None) -> list[Labelled]:
         raise ConfigError(f"the labelled set {file} cannot be read: {error}") from error
     found = [_item(f"{file}, line {n}", n, line) for n, line in enumerate(lines, start=1) if line.strip()]
     if not found:
-        raise ConfigError(f"the labelled set {file} is empty; write one JSON object a line: {', '.join(Labelled.__slots__)}")
+        raise ConfigError(f"the labelled set {file} is empty; write one JSON object a line: {', '.join(_FIELDS)}")
     return found
 
 
@@ -132,9 +135,9 @@ def _item(where: str, number: int, line: str) -> Labelled:
         given: Any = json.loads(line)
     except ValueError as error:
         raise ConfigError(f"{where}: no JSON: {error}") from error
-    if not isinstance(given, dict) or (unknown := sorted(given.keys() - set(Labelled.__slots__))):
+    if not isinstance(given, dict) or (unknown := sorted(given.keys() - set(_FIELDS))):
         what = f"unknown {', '.join(unknown)}" if isinstance(given, dict) else "no object"
-        raise ConfigError(f"{where}: {what}; an item has {', '.join(Labelled.__slots__)}")
+        raise ConfigError(f"{where}: {what}; an item has {', '.join(_FIELDS)}")
     contexts, expected = given.get("contexts") or [], given.get("expected")
     if given.get("metric") not in METRICS:
         raise ConfigError(f"{where}: metric is {given.get('metric')!r}; it is one of {', '.join(METRICS)}")

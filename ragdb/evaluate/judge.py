@@ -11,6 +11,7 @@ the value or the reason. (The adapters send a request again that the server turn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -226,4 +227,4 @@ def _cosines(embedder: Embedder, question: str, others: Sequence[str]) -> list[f
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
     dot = sum(x * y for x, y in zip(a, b, strict=True))
-    return dot / (sum(x * x for x in a) * sum(y * y for y in b)) ** 0.5
+    return dot / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))

@@ -15,17 +15,17 @@ _LONGEST_QUOTE = 400  # characters: an answer stands in a sentence or two
 _QUESTION_LENGTH = (6, 300)
 _COPIED = 0.6  # of the question's characters in one run: the lexical leg would find it by that alone
 _FEWEST_COPIED = 12  # characters of such a run: names are copied, and should be
-_ALIKE = 0.85  # ratio of difflib from which two questions are one
+_ALIKE = 0.95  # ratio of difflib from which two questions are one: those about Osaka and Kyoto are two
 _GIVEN_AWAY = 4  # characters: a shorter answer may stand in a question by chance
-# what points to a text that who asks has not seen
+# what points to something that who asks has not seen; "this year" is the same for everybody
 _POINTS = regex.compile(
-    r"\b(?:this|these|the\s+(?:above|following|given|provided|quoted))\s+(?:\w+\s+)?"
-    r"(?:documents?|texts?|passages?|parts?|sections?|pages?|articles?|chapters?|tables?|lists?|excerpts?|files?|guides?|statements?)\b"
+    r"\b(?:this|these)\b(?!\s+(?:year|month|week|quarter|season|time)s?\b)(?:\s+\w+)?"
+    r"|\bthe\s+(?:above|following|given|provided|quoted)\s+\w+"
     r"|\bthe\s+(?:text|passage|excerpt|quote|quotation)\b|\b(?:in|by|of|from|does)\s+the\s+(?:document|author)\b"
-    r"|\baccording\s+to\s+(?:it|this|that)\b|\b(?:mentioned|described|listed|stated|given|shown)\s+(?:above|below|here)\b"
-    r"|\bquoted?\b"
-    r"|(?:この|その|当該|次の|以下の|上の|下の)(?:文書|文章|文|資料|ページ|頁|節|章|項|表|一覧|リスト|テキスト|抜粋|本文|記事|ガイド|部分|規程|規定)"
-    r"|(?<!\p{Han})本(?:文書|文章|文|資料|ページ|頁|節|章|項|表|稿|書|記事|ガイド|規程|規定)(?!化|類)"
+    r"|\baccording\s+to\s+(?:it|that)\b|\b(?:mentioned|described|listed|stated|given|shown)\s+(?:above|below|here)\b"
+    r"|^(?:その|それ|これ|こちら|ここ)\p{Han}*|(?:この|これらの|当該)(?!時期|季節|頃)[\p{Han}\p{Katakana}ー]*"
+    r"|(?:その|次の|以下の|上の|下の)(?:文書|文章|文|資料|ページ|頁|節|章|項|表|一覧|リスト|テキスト|抜粋|本文|記事|部分)"
+    r"|(?<!\p{Han})本(?:文書|文章|文|資料|ページ|頁|節|章|項|表|稿|書|記事|ガイド|規程|規定|手順|報告)(?!化|類)"
     r"|上記|前述|下記|後述|前項|前記|以下のうち|抜粋|引用(?:文|部分)",
     regex.IGNORECASE,
 )
@@ -92,10 +92,12 @@ def standing(quote: str, text: str) -> str | None:
 
 
 def alike(question: str, known: Iterable[str]) -> str | None:
-    """A known question that is the same one or nearly so."""
-    asked = _bare(question)
+    """A known question that is the same one, or nearly so and with the same numbers."""
+    asked, numbers = _bare(question), _NUMBER.findall(_plain(question))
     matcher = SequenceMatcher(None, "", asked, autojunk=False)
     for other in known:
+        if _NUMBER.findall(_plain(other)) != numbers:
+            continue
         matcher.set_seq1(_bare(other))
         if matcher.real_quick_ratio() >= _ALIKE and matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE:
             return other

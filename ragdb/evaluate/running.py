@@ -52,7 +52,8 @@ class How:
 
     `answers`: the language model writes them; else they are quotations, which cost nothing. `judge` scores them by
     `judged`. `context` gold: from the chunks that were judged relevant, without a search, so that what is lost then is lost by
-    the writing. `where` is put over each question's own. `jobs`: questions at a time; times are those of a busy machine where it is more than one.
+    the writing. `where` is put over each question's own. `jobs`: questions at a time; where it is more than one, times are those
+    of a busy machine.
     """
 
     k: int = 6

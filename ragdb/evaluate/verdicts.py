@@ -68,7 +68,7 @@ def verdicts(text: str, count: int) -> list[bool]:
     if isinstance(value, dict) and "1" in value:
         listed = [value[str(n)] for n in range(1, count + 1) if str(n) in value]
         more = len(value) - len(listed)
-    elif isinstance(value, list):
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):  # [1] in a sentence is no verdict
         listed, more = value[:count], max(0, len(value) - count)
     else:
         raise Unusable("no JSON with verdicts")

@@ -147,6 +147,14 @@ def test_a_noncommittal_answer_is_worth_nothing_and_needs_no_questions() -> None
     assert (found.value, found.broken, embedder.calls) == (0.0, None, 0)
 
 
+def test_questions_that_are_those_of_the_prompts_example_are_none() -> None:
+    example = asking(
+        "How long may a loan car be kept?", "How long may a loan car be kept?", "When and how is a loan car returned?"
+    )
+    (found,) = Judge(FakeLLM([example]), FakeEmbedder()).judged(QUESTION, "At six.", [], None, ["answer_relevance"])
+    assert (found.value, found.broken) == (None, "it wrote the example of the prompt")
+
+
 def test_an_embedder_that_fails_breaks_its_metric_and_no_other() -> None:
     judge = Judge(FakeLLM([asking("a?", "b?", "c?"), said(True)]), FakeEmbedder(fail=EmbedderError("no model on this machine")))
     found = judge.judged(QUESTION, "At six.", CONTEXTS, "At six.", ["answer_relevance", "context_recall"])
@@ -164,6 +172,7 @@ def test_an_embedder_that_fails_breaks_its_metric_and_no_other() -> None:
         ("", "empty, finish reason stop"),
         (None, "empty, finish reason stop"),
         ("I think that both are supported.", "no JSON with verdicts"),
+        ("By [1, 1] both are supported.", "no JSON with verdicts"),
         (said(True), "1 verdicts for 2 statements"),
         (said(True, True, False), "3 verdicts for 2 statements"),
         (said(True, "partly"), "verdict 2 is 'partly'"),
@@ -199,6 +208,14 @@ def test_a_server_that_fails_or_stops_half_way_gives_a_broken_verdict(serve: Ser
     found = judge_of(server).judged(QUESTION, "At six.", CONTEXTS, None, ["faithfulness"])
     assert found[-1].value is None
     assert re.search(reason, str(found[-1].broken))
+
+
+def test_verdicts_in_a_list_are_read_and_counted_too() -> None:
+    listed = json.dumps([{"why": "so", "verdict": True}, {"why": "no", "verdict": False}])
+    found = Judge(FakeLLM([STATEMENTS, f"```json\n{listed}\n```"])).judged(QUESTION, "A.", CONTEXTS, None, ["faithfulness"])
+    assert found[-1].value == 0.5
+    (found_of_one,) = Judge(FakeLLM([listed])).judged(QUESTION, "A.", CONTEXTS, "One.", ["context_recall"])
+    assert found_of_one.broken == "2 verdicts for 1 statements"
 
 
 def test_a_call_that_takes_too_long_is_broken(serve: Serve) -> None:
