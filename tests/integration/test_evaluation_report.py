@@ -33,7 +33,10 @@ def test_a_report_of_stored_runs_shows_every_section_with_its_figures(rag: RagDB
     assert [element.get_text() for element in page.select("#funnel ~ .funnels .funnel:first-child .rows div:first-child")] == [
         "indexed"
     ]
-    assert "hybrid:legs=lexical (baseline)" in said
+    assert [name.get_text() for name in page.select("#runs ~ .scroll tbody th")] == [
+        "A hybrid:legs=lexical (baseline)",
+        "B naive",
+    ]
     assert "rightly refused" in said
     traces = {result.run_id for one in stored for result in one.results}
     assert all(int(code.get_text().split()[-1]) in traces for code in page.select(".card p code"))
