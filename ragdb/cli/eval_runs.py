@@ -146,12 +146,14 @@ def gate(
         typer.Option("--max-drop", metavar="METRIC=X", help="By how much a mean may be worse, repeat it; else the usual."),
     ] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", "-p", metavar="NAME", help="Else the baseline's own.")] = None,
+    run_: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Judge this stored run, and ask nothing.")] = None,
+    judge: JudgeName = None,
     jobs: Jobs = 1,
     again: Again = False,
 ) -> None:
     """Ask the set again, and end with exit code 1 where a metric is worse than the baseline by more than is allowed.
 
-    Contamination and false refusals are worse where they rise. Without --max-drop: ndcg@10 and recall@20 by 0.01,
+    It is asked as the baseline was: its -k, --where, --context and --answers. Contamination and false refusals are worse where they rise. Without --max-drop: ndcg@10 and recall@20 by 0.01,
     contamination@5 by nothing.
     """
     from ragdb.evaluate import gating, measures, running, sets
@@ -166,11 +168,15 @@ def gate(
         retrieval = [name for name in allowed if name not in running.ANSWER_SCORES]
         measures.check(retrieval)
         old = running.measured(rag.context, old.eval_run_id, judged, retrieval)
-        how = running.How(k=old.settings.get("k", 6), jobs=jobs, again=again, metrics=tuple(retrieval) or measures.DEFAULT)
-        with Several() as asking:
-            new = running.run(rag, eval_set, [chosen], how=how, collection=_other(state) or old.collection, progress=asking.told)[
-                0
-            ]
+        if run_ is not None:
+            new = stored.find(rag.context.database, eval_set, run_)
+            new = running.measured(rag.context, new.eval_run_id, judged, retrieval)
+        else:
+            same = running.how_of(old)
+            how = _how(rag, retrieval or None, judge=judge, jobs=jobs, again=again, **same)
+            about = _other(state) or old.collection
+            with Several() as asking:
+                new = running.run(rag, eval_set, [chosen], how=how, collection=about, progress=asking.told)[0]
         _end([new])
         found = gating.gate(judged, old, new, max_drop=allowed)
     if state.json:
