@@ -153,8 +153,8 @@ def gate(
 ) -> None:
     """Ask the set again, and end with exit code 1 where a metric is worse than the baseline by more than is allowed.
 
-    It is asked as the baseline was: its -k, --where, --context and --answers. Contamination and false refusals are worse where they rise. Without --max-drop: ndcg@10 and recall@20 by 0.01,
-    contamination@5 by nothing.
+    It is asked as the baseline was: its -k, --where, --context and --answers. Contamination and false refusals are worse
+    where they rise. Without --max-drop: ndcg@10 and recall@20 by 0.01, contamination@5 by nothing.
     """
     from ragdb.evaluate import gating, measures, running, sets
     from ragdb.evaluate import runs as stored
