@@ -154,7 +154,8 @@ def gate(
     """Ask the set again, and end with exit code 1 where a metric is worse than the baseline by more than is allowed.
 
     It is asked as the baseline was: its -k, --where, --context and --answers. Contamination and false refusals are worse
-    where they rise. Without --max-drop: ndcg@10 and recall@20 by 0.01, contamination@5 by nothing.
+    where they rise. Without --max-drop: ndcg@10, recall@20 and the evidence alive after chunk and cited by 0.01,
+    contamination@5 by nothing.
     """
     from ragdb.evaluate import gating, measures, running, sets
     from ragdb.evaluate import runs as stored
@@ -165,7 +166,7 @@ def gate(
         judged = sets.read(rag, eval_set)
         old = stored.find(rag.context.database, eval_set, baseline)
         chosen = _pipelines(rag, [pipeline])[0] if pipeline else Pipeline.from_dict(old.pipeline)
-        retrieval = [name for name in allowed if name not in running.ANSWER_SCORES]
+        retrieval = [name for name in allowed if name not in running.ANSWER_SCORES and not measures.stage_of(name)]
         measures.check(retrieval)
         old = running.measured(rag.context, old.eval_run_id, judged, retrieval)
         if run_ is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ragdb.errors import ConfigError
 from ragdb.evaluate import measures, statistics
-from ragdb.evaluate.types import FUNNEL, Difference, EvalRun, EvalSet, Mean
+from ragdb.evaluate.types import FUNNEL, Difference, EvalQuestion, EvalRun, EvalSet, Mean
 from ragdb.types import _Value
 
 
@@ -46,6 +46,8 @@ class Comparison(_Value):
 
 def values(run: EvalRun, metric: str) -> dict[str, float]:
     """A metric of each question that it counts for, by key."""
+    if (stage := measures.stage_of(metric)) is not None:
+        return {result.key: float(result.alive_after(stage)) for result in run.results if result.funnel}
     return {result.key: result.scores[metric] for result in run.results if metric in result.scores}
 
 
@@ -76,6 +78,18 @@ def alive(run: EvalRun) -> dict[str, float]:
     judged = [result for result in run.results if result.funnel]
     stages = [stage for stage in FUNNEL if any(stage in result.funnel for result in judged)]
     return {stage: sum(result.alive_after(stage) for result in judged) / len(judged) for stage in stages}
+
+
+def unwanted(run: EvalRun, questions: Mapping[str, EvalQuestion], k: int) -> dict[str, int]:
+    """What contaminates the first `k` documents of all questions together: archived, draft, trap."""
+    counts = {"archived": 0, "draft": 0, "trap": 0}
+    for result in run.results:
+        status = dict(zip(reversed(result.uris), reversed(result.statuses), strict=True))
+        for uri in result.documents[:k]:
+            kind = "trap" if result.key in questions and uri in questions[result.key].traps else status[uri]
+            if kind in counts:
+                counts[kind] += 1
+    return counts
 
 
 def compare(eval_set: EvalSet, before: EvalRun, after: EvalRun, *, metrics: Sequence[str] | None = None) -> Comparison:

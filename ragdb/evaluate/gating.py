@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ragdb.errors import ConfigError
 from ragdb.evaluate import comparing, measures
@@ -12,7 +12,7 @@ from ragdb.evaluate.types import Difference, EvalRun, EvalSet
 from ragdb.types import _Value
 
 #: What is allowed where nothing is said: by how much a mean may be worse.
-DEFAULT = {"ndcg@10": 0.01, "recall@20": 0.01, "contamination@5": 0.0}
+DEFAULT = {"ndcg@10": 0.01, "recall@20": 0.01, "contamination@5": 0.0, "alive:chunk": 0.01, "alive:cited": 0.01}
 _ROUNDING = 1e-9
 
 
@@ -23,6 +23,8 @@ class Gate(_Value):
     comparison: Comparison
     failures: tuple[tuple[Difference, float], ...]
     missing: tuple[str, ...] = ()
+    #: For contamination that rose: by metric, what is among the first k documents, before and after.
+    unwanted: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -38,6 +40,11 @@ class Gate(_Value):
             for d, allowed in self.failures
         ]
         told += [f"{metric} was not measured in both runs" for metric in self.missing]
+        for metric, (old, new) in self.unwanted.items():
+            changed = [f"{kind} {old[kind]} -> {new[kind]}" for kind in old if new[kind] > old[kind]]
+            # traps are judged and come by their words; the others are let in
+            where = "; the status is filtered at retrieve" if any(new[kind] > old[kind] for kind in ("archived", "draft")) else ""
+            told.append(f"{metric} counts {', '.join(changed)}{where}")
         stage = self.comparison.worst_stage
         if stage is not None:
             before, after = self.comparison.lost[stage]
@@ -59,7 +66,10 @@ def gate(eval_set: EvalSet, baseline: EvalRun, run: EvalRun, *, max_drop: Mappin
     for one in (baseline, run):
         if one.finished_at is None:
             raise ConfigError(f"run {one.eval_run_id} ({one.name}) is not finished; run it again, it goes on where it stopped")
-    common = comparing.metrics_of(baseline, run)
+    staged = [
+        metric for metric in wanted if measures.stage_of(metric) and all(comparing.values(one, metric) for one in (baseline, run))
+    ]
+    common = (*comparing.metrics_of(baseline, run), *staged)
     missing = tuple(metric for metric in wanted if metric not in common)
     measured = [metric for metric in wanted if metric in common]
     comparison = comparing.compare(eval_set, baseline, run, metrics=measured or None)
@@ -68,4 +78,10 @@ def gate(eval_set: EvalSet, baseline: EvalRun, run: EvalRun, *, max_drop: Mappin
         worse = difference.change if measures.lower_is_better(difference.metric) else -difference.change
         if difference.metric in wanted and worse > wanted[difference.metric] + _ROUNDING:
             failures.append((difference, wanted[difference.metric]))
-    return Gate(comparison, tuple(failures), missing)
+    questions = eval_set.by_key()
+    dirt = {
+        d.metric: tuple(comparing.unwanted(one, questions, measures.cut(d.metric)) for one in (baseline, run))
+        for d, _ in failures
+        if d.metric.startswith("contamination")
+    }
+    return Gate(comparison, tuple(failures), missing, {metric: (old, new) for metric, (old, new) in dirt.items()})

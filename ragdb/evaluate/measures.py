@@ -2,7 +2,8 @@
 
 Documents are ranked by their best chunk. A metric's name is its measure and where the list is cut: `ndcg@10`,
 `recall@20`, `precision@5` (or `p@5`), `mrr@10`, `map@100`, `success@1`, `contamination@5`, `stability@10`; any measure that
-ir-measures knows can be named in its own way (`ERR@10`).
+ir-measures knows can be named in its own way (`ERR@10`). `alive:cited` is 1 where evidence is alive after that stage of the
+funnel, else 0.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from ragdb.adapters import require
 from ragdb.errors import ConfigError
-from ragdb.evaluate.types import EvalQuestion, Result
+from ragdb.evaluate.types import FUNNEL, EvalQuestion, Result
 
 #: What is measured where nothing else is asked for.
 DEFAULT = ("ndcg@10", "recall@20", "precision@5", "mrr@10", "map@100", "contamination@5")
@@ -26,6 +27,16 @@ _THEIRS = {"ndcg": "nDCG", "recall": "R", "precision": "P", "p": "P", "mrr": "RR
 _OURS = ("contamination", "stability")
 # Stands for a list without documents, which the library would leave out of its means.
 _NOTHING = "ragdb: nothing was found"
+
+
+def stage_of(metric: str) -> str | None:
+    """The stage of `alive:STAGE`; None for other metrics. Raises ConfigError for a stage that there is not."""
+    kind, colon, stage = metric.partition(":")
+    if not colon or kind != "alive":
+        return None
+    if stage not in FUNNEL:
+        raise ConfigError(f"there is no stage {stage!r} to be alive after; there are {', '.join(FUNNEL)}")
+    return stage
 
 
 def lower_is_better(metric: str) -> bool:
@@ -42,7 +53,7 @@ def per_question(
     """
     measures: dict[Any, list[str]] = {}
     for metric in metrics:
-        if metric.split("@")[0] not in _OURS:
+        if metric.split("@")[0] not in _OURS and stage_of(metric) is None:
             measures.setdefault(_parsed(metric), []).append(metric)
     found: dict[str, dict[str, float]] = {key: {} for key in qrels}
     if not measures or not qrels:
@@ -98,7 +109,7 @@ def cut(metric: str, default: int = 10) -> int:
 def check(metrics: Sequence[str]) -> None:
     """Raises ConfigError for a name that means nothing."""
     for metric in metrics:
-        if metric.split("@")[0] not in _OURS:
+        if metric.split("@")[0] not in _OURS and stage_of(metric) is None:
             _parsed(metric)
 
 

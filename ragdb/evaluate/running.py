@@ -316,7 +316,7 @@ def measured(context: Context, run_id: int, judged: EvalSet, metrics: Sequence[s
     questions = judged.by_key()
     results = {result.key: result for result in found.results if result.key in questions}
     wanted = {
-        key: [metric for metric in metrics if metric not in result.scores]
+        key: [metric for metric in metrics if metric not in result.scores and measures.stage_of(metric) is None]
         for key, result in results.items()
         if result.error is None and found.settings.get("context") != "gold"
     }

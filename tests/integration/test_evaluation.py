@@ -150,6 +150,10 @@ def test_a_quote_that_is_cut_in_the_middle_is_lost_at_its_chunk(rag: RagDB) -> N
     found = sweep(rag, "help", {"chunker": ["sliding:8/0"]}, base=LEXICAL)[0]
     assert found.collection == "help~sliding:8/0"
     assert lost(found)["chunk"] >= 6
+    whole = run(rag, "help", [LEXICAL])[0]
+    refused = gate(sets.read(rag, "help"), whole, found, max_drop=None)
+    assert [d.metric for d, _ in refused.failures] == ["alive:chunk"]
+    assert refused.comparison.worst_stage == "chunk"
     assert drop(rag, "help") == ["help~sliding:8/0"]
     with pytest.raises(ConfigError, match="finished"):
         gate(sets.read(rag, "help"), dataclasses.replace(found, finished_at=None), found)
@@ -190,6 +194,8 @@ def test_the_gate_refuses_a_planted_fault_and_names_its_stage(rag: RagDB, fault:
     refused = gate(judged, good, bad, max_drop={metric: 0.0})
     assert not refused.passed
     assert refused.failures[0][0].metric == metric
+    if fault == "filter off":
+        assert "contamination@5 counts archived 0 -> 9; the status is filtered at retrieve" in refused.reason
     if stage:
         assert refused.comparison.worst_stage == stage
         assert f"most is lost at {stage}" in refused.reason
