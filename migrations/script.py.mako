@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ragdb.db.revision import begin, install, uninstall
+
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
 branch_labels = None
@@ -9,8 +11,11 @@ depends_on = None
 
 
 def upgrade() -> None:
-    ${upgrades if upgrades else "pass"}
+    # First the tables (name those that are altered: begin("document")), then the files of sql/ that changed.
+    begin()
+    install(revision)
 
 
 def downgrade() -> None:
-    ${downgrades if downgrades else "pass"}
+    begin()
+    uninstall(revision)

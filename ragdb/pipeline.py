@@ -132,7 +132,7 @@ class Pipeline:
         """
         if not fusion or not self.tuned:
             return self
-        own = {name: fusion[name] for name, default in _FUSION.items() if name in fusion and getattr(self, name) == default}
+        own = {name: fusion[name] for name, default in FUSION.items() if name in fusion and getattr(self, name) == default}
         found = dataclasses.replace(self, **own)
         return self if found == self else found
 
@@ -153,7 +153,7 @@ class Pipeline:
 
 
 #: What a collection may keep its own settings of (ragdb.set_fusion), with ragdb's.
-_FUSION: Mapping[str, Any] = {"weights": {}, "rrf_k": 60, "candidates": 50}
+FUSION: Mapping[str, Any] = {"weights": {}, "rrf_k": 60, "candidates": 50}
 
 
 @dataclass(frozen=True, slots=True)

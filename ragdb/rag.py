@@ -13,6 +13,7 @@ from ragdb import models, presets
 from ragdb import pipeline as pipelines
 from ragdb.answer_stream import AnswerStream
 from ragdb.context import Context
+from ragdb.errors import ConfigError
 from ragdb.ingest import documents
 from ragdb.pipeline import Pipeline
 from ragdb.protocols import LLM, Analyzer, Chunker, Embedder, Reranker
@@ -67,6 +68,8 @@ class RagDB:
         `rules` is a TOML file of rules for what files say about themselves (ragdb.metadata), "none" for no such reading.
         `prompts` is a folder of texts that replace ragdb's own, by their names: `en/answer.txt`, `ja/messages.toml`.
         """
+        if trial is not None and not isinstance(trial, Trial):
+            raise ConfigError(f"trial is a {type(trial).__name__}; write it like Trial('rerank', presets.advanced, share=0.1)")
         self.pipeline = pipeline
         self.trial = trial
         self.context = Context(

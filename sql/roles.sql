@@ -71,8 +71,9 @@ grant execute on function
   ragdb.record_run(jsonb)
   to ragdb_reader, ragdb_writer;
 
--- What the policies and the trace ask.
+-- What programs ask when they start, what the policies and the trace ask.
 grant execute on function
+  ragdb.oldest_program(),
   ragdb.caller(),
   ragdb.reads_all(),
   ragdb.whole_collections(),

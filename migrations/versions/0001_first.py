@@ -1,54 +1,22 @@
-"""Everything: tables from ragdb.db.tables, views and functions from sql/."""
+"""Everything: the tables, views, functions and policies."""
 
 from __future__ import annotations
 
-from alembic import op
-from sqlalchemy import DDL, text
-from sqlalchemy.schema import CreateIndex, CreateTable, SetColumnComment, SetTableComment
+import re
 
-from ragdb.db import sqlfiles
-from ragdb.db.tables import metadata
+from ragdb.db import frozen
+from ragdb.db.revision import begin, install, objects, run
 
 revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-# pgvector may live in any schema: types, operators and the functions' fixed search_path find it by this.
-SEARCH_PATH = """
-select set_config('search_path', 'pg_catalog, ' || quote_ident(n.nspname) || ', pg_temp', true)
-  from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'
-"""
-
-STORAGE = """
-alter table ragdb.chunk alter column lexical_weights set storage main;
-alter table ragdb.embedding alter column v set storage main
-"""
-
-
-def run(sql: str) -> None:
-    # DDL and not op.execute(str): a colon in a body is no bind parameter.
-    op.execute(DDL(sql.replace("%", "%%")))
-
 
 def upgrade() -> None:
-    run(SEARCH_PATH)
-    for table in metadata.sorted_tables:
-        op.execute(CreateTable(table))
-        for index in sorted(table.indexes, key=lambda i: str(i.name)):
-            op.execute(CreateIndex(index))
-        op.execute(SetTableComment(table))
-        for column in table.columns:
-            op.execute(SetColumnComment(column))
-    for statement in STORAGE.split(";"):
-        run(statement.strip())
-    # Bodies call functions that come later in the alphabet; a test calls each of them.
-    run("set local check_function_bodies = off")
-    for path in (*sqlfiles.views(), *sqlfiles.functions(), sqlfiles.sql_folder() / "policies.sql"):
-        run(path.read_text(encoding="utf-8"))
-    # PostgreSQL lets everybody execute new functions; here nobody may who is not told to. Every migration ends with
-    # this: default privileges of a schema cannot take back what the database gives.
-    run("revoke all on all functions in schema ragdb from public")
+    begin()
+    run(frozen.tables())
+    install(revision)
 
 
 DROP_ROUTINES = """
@@ -66,7 +34,9 @@ end $$
 def downgrade() -> None:
     # The schema and its version table stay: Alembic writes to it after this. `ragdb db drop` removes them.
     run(DROP_ROUTINES)
-    for path in sqlfiles.views():
-        op.execute(text(f"drop view if exists ragdb.{path.stem} cascade"))
-    for table in reversed(metadata.sorted_tables):
-        op.execute(text(f"drop table if exists ragdb.{table.name} cascade"))
+    for text in frozen.bodies(revision).values():
+        for kind, name, _ in objects(text):
+            if kind == "view":
+                run(f"drop view if exists ragdb.{name} cascade")
+    for name in reversed(re.findall(r"(?m)^CREATE TABLE ragdb\.(\w+)", frozen.tables())):
+        run(f"drop table if exists ragdb.{name} cascade")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ragdb.cli.evaluation import SetName, app, opened
-from ragdb.cli.output import columns, counted, json_line, note, on_terminal, say
+from ragdb.cli.output import columns, counted, json_line, note, say
+from ragdb.cli.progress import Several
 from ragdb.cli.state import State, json_object, verb
 from ragdb.errors import ConfigError
 
@@ -73,7 +73,7 @@ def run(
     with opened(state, eval_set) as rag:
         given = json_object(where, "--where") or {}
         how = _how(rag, metric, k=k, jobs=jobs, answers=answers, judge=judge, context=context, where=given, again=again)
-        with Asking() as asking:
+        with Several() as asking:
             found = running.run(rag, eval_set, _pipelines(rag, pipeline), how=how, collection=_other(state), progress=asking.told)
     _show(state, found, how.metrics if metric else None)
     _end(found)
@@ -146,13 +146,15 @@ def gate(
         typer.Option("--max-drop", metavar="METRIC=X", help="By how much a mean may be worse, repeat it; else the usual."),
     ] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", "-p", metavar="NAME", help="Else the baseline's own.")] = None,
+    run_: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Judge this stored run, and ask nothing.")] = None,
+    judge: JudgeName = None,
     jobs: Jobs = 1,
     again: Again = False,
 ) -> None:
     """Ask the set again, and end with exit code 1 where a metric is worse than the baseline by more than is allowed.
 
-    Contamination and false refusals are worse where they rise. Without --max-drop: ndcg@10 and recall@20 by 0.01,
-    contamination@5 by nothing.
+    It is asked as the baseline was: its -k, --where, --context and --answers. Contamination and false refusals are worse
+    where they rise. Without --max-drop: ndcg@10 and recall@20 by 0.01, contamination@5 by nothing.
     """
     from ragdb.evaluate import gating, measures, running, sets
     from ragdb.evaluate import runs as stored
@@ -166,11 +168,15 @@ def gate(
         retrieval = [name for name in allowed if name not in running.ANSWER_SCORES]
         measures.check(retrieval)
         old = running.measured(rag.context, old.eval_run_id, judged, retrieval)
-        how = running.How(k=old.settings.get("k", 6), jobs=jobs, again=again, metrics=tuple(retrieval) or measures.DEFAULT)
-        with Asking() as asking:
-            new = running.run(rag, eval_set, [chosen], how=how, collection=_other(state) or old.collection, progress=asking.told)[
-                0
-            ]
+        if run_ is not None:
+            new = stored.find(rag.context.database, eval_set, run_)
+            new = running.measured(rag.context, new.eval_run_id, judged, retrieval)
+        else:
+            same = running.how_of(old)
+            how = _how(rag, retrieval or None, judge=judge, jobs=jobs, again=again, **same)
+            about = _other(state) or old.collection
+            with Several() as asking:
+                new = running.run(rag, eval_set, [chosen], how=how, collection=about, progress=asking.told)[0]
         _end([new])
         found = gating.gate(judged, old, new, max_drop=allowed)
     if state.json:
@@ -211,7 +217,7 @@ def sweep(
         grid[key] = [value for value in values.split(",") if value]
     with opened(state, eval_set) as rag:
         how = _how(rag, metric, k=k, jobs=jobs, again=again)
-        with Asking() as asking:
+        with Several() as asking:
             found = sweeping.sweep(rag, eval_set, grid, base=_pipelines(rag, [pipeline])[0], how=how, progress=asking.told)
         if drop:
             for name in sweeping.drop(rag, sets.read(rag, eval_set).collection):
@@ -219,41 +225,6 @@ def sweep(
     ranked = [one for one, _ in sweeping.best(found, how.metrics[0])]
     _show(state, ranked, how.metrics if metric else None)
     _end(found)
-
-
-class Asking:
-    """A progress bar for each pipeline, on stderr and only on a terminal."""
-
-    def __init__(self) -> None:
-        self._progress: Any = None
-        self._tasks: dict[str, Any] = {}
-
-    def __enter__(self) -> Asking:
-        if on_terminal(sys.stderr):
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._progress = Progress(
-                MofNCompleteColumn(),
-                BarColumn(bar_width=24),
-                TimeRemainingColumn(compact=True),
-                TextColumn("{task.description}", markup=False),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress:
-            self._progress.stop()
-
-    def told(self, name: str, done: int, of: int) -> None:
-        """So many of the questions (or documents) of what has this name are done."""
-        if self._progress:
-            if name not in self._tasks:
-                self._tasks[name] = self._progress.add_task(name, total=of)
-            self._progress.update(self._tasks[name], completed=done, total=of)
 
 
 def _other(state: State) -> str | None:

@@ -100,18 +100,8 @@ class Counting:
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
-        if on_terminal(sys.stderr):
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._progress = Progress(
-                MofNCompleteColumn(),
-                BarColumn(bar_width=24),
-                TimeRemainingColumn(compact=True),
-                TextColumn("{task.description}", markup=False),
-                console=Console(stderr=True),
-                transient=True,
-            )
+        self._progress = _counts()
+        if self._progress:
             self._task = self._progress.add_task(self._what, total=self._total or None)
             self._progress.start()
         return self
@@ -123,3 +113,45 @@ class Counting:
     def more(self, n: int) -> None:
         if self._progress and self._task is not None:
             self._progress.advance(self._task, n)
+
+
+class Several:
+    """A count for each of several things that go on, by name, on stderr and only on a terminal."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._progress = _counts()
+        if self._progress:
+            self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._progress:
+            self._progress.stop()
+
+    def told(self, name: str, done: int, of: int) -> None:
+        """So much of what has this name is done."""
+        if self._progress:
+            if name not in self._tasks:
+                self._tasks[name] = self._progress.add_task(name, total=of)
+            self._progress.update(self._tasks[name], completed=done, total=of)
+
+
+def _counts() -> Progress | None:
+    """Bars with `3/20`; None where nobody watches."""
+    if not on_terminal(sys.stderr):
+        return None
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        MofNCompleteColumn(),
+        BarColumn(bar_width=24),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -52,7 +52,7 @@ def check(target: Any) -> list[Difference]:
     """
     with schema.connection(target) as conn:
         conn.read_only = True
-        schema.require(conn)
+        schema.require(conn, exactly=True)
         return [*compare(recorded(schema.head()), read(conn)), *_indexes(conn)]
 
 
@@ -158,6 +158,6 @@ def _short(definition: str) -> str:
     return f"sha256:{hashlib.sha256(definition.encode()).hexdigest()[:16]}"
 
 
-def freeze(conn: psycopg.Connection[Any]) -> str:
-    """What `migrations/catalog/` holds for the database's revision, as JSON; with the roles of `sql/roles.sql`."""
-    return json.dumps(read(conn), ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+def as_json(objects: Objects) -> str:
+    """As `migrations/catalog/` holds them."""
+    return json.dumps(objects, ensure_ascii=False, indent=1, sort_keys=True) + "\n"

@@ -51,7 +51,7 @@ def examine(target: Any) -> list[Finding]:
             return [Finding("error", "server", str(error))]
         findings = list(_server(rows))
         try:
-            schema.require(conn)
+            schema.require(conn, exactly=True)
         except RagDBError as error:
             return [*findings, Finding("error", "schema", str(error))]
         for look in (_indexes, _grants, _statistics, _memory, _upkeep, _queue, _watches, _plans):

@@ -6,11 +6,11 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from ragdb.db import frozen
 from ragdb.db.caller import denied
 from ragdb.db.connect import libpq_url, shown, sqlalchemy_url
 from ragdb.db.sqlfiles import migrations_folder, sql_folder
@@ -103,10 +103,9 @@ def preflight(conn: psycopg.Connection[Any]) -> None:
         )
 
 
-@cache
 def head() -> str:
     """The revision that this version of ragdb needs."""
-    return max(path.name.split("_", 1)[0] for path in (migrations_folder() / "versions").glob("[0-9]*.py"))
+    return frozen.revisions()[-1]
 
 
 def current(conn: psycopg.Connection[Any]) -> str | None:
@@ -118,8 +117,12 @@ def current(conn: psycopg.Connection[Any]) -> str | None:
     return row[0] if row else None
 
 
-def require(conn: psycopg.Connection[Any]) -> None:
-    """Passes where the schema is the one this version needs; else says which command makes it so."""
+def require(conn: psycopg.Connection[Any], *, exactly: bool = False) -> None:
+    """Passes where this version runs with the schema; else says which command makes it so.
+
+    A newer schema is fine where it says so itself (`ragdb.oldest_program()`): the database is upgraded first, the programs after
+    it. `exactly`: not for what compares the schema with what this version knows.
+    """
     have, need = current(conn), head()
     if have == need:
         return
@@ -127,7 +130,21 @@ def require(conn: psycopg.Connection[Any]) -> None:
         raise SchemaMissing(f"database {conn.info.dbname!r} has no ragdb schema yet; {_UPGRADE}")
     if have < need:
         raise SchemaBehind(f"database at {have}, this version needs {need}; {_UPGRADE}")
+    oldest = None if exactly else _oldest_program(conn)
+    if oldest is not None and oldest <= need:
+        return
     raise SchemaAhead(f"database at {have}, this version knows up to {need}; install the newer ragdb: pip install -U ragdb")
+
+
+def _oldest_program(conn: psycopg.Connection[Any]) -> str | None:
+    """The lowest revision whose programs run with the database's; None where the database does not say."""
+    try:
+        with conn.transaction():
+            row = conn.execute("select ragdb.oldest_program()").fetchone()
+    except (psycopg.errors.UndefinedFunction, psycopg.errors.InsufficientPrivilege) as error:
+        logger.debug("which programs run with this schema is not known: %s", error)
+        return None
+    return row[0] if row else None
 
 
 def config(connection: Connection | None = None) -> Config:
@@ -144,20 +161,40 @@ def config(connection: Connection | None = None) -> Config:
 def _migrate(target: Any, action: str, revision: str) -> None:
     from alembic import command
     from sqlalchemy import Connection, create_engine
+    from sqlalchemy.exc import DBAPIError
     from sqlalchemy.pool import NullPool
 
-    if isinstance(target, Connection):
-        getattr(command, action)(config(target), revision)
-        return
-    with connection(target) as conn:
-        preflight(conn)
-    engine = create_engine(sqlalchemy_url(target), poolclass=NullPool)
-    with engine.begin() as sa_connection:
-        getattr(command, action)(config(sa_connection), revision)
+    try:
+        if isinstance(target, Connection):
+            inside = config(target)
+            inside.attributes["inside"] = True
+            getattr(command, action)(inside, revision)
+            return
+        with connection(target) as conn:
+            preflight(conn)
+        engine = create_engine(sqlalchemy_url(target), poolclass=NullPool)
+        # not begin(): each revision is a transaction of its own, and a large index is built outside of one
+        with engine.connect() as sa_connection:
+            getattr(command, action)(config(sa_connection), revision)
+            sa_connection.commit()
+    except DBAPIError as error:
+        # psycopg says sqlstate, psycopg2 pgcode
+        if (getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)) == "55P03":
+            raise _locked(error.orig) from error
+        raise
+
+
+def _locked(error: Any) -> DatabaseError:
+    fact = error.diag.message_primary or str(error)
+    hint = error.diag.message_hint or "Nothing was changed. Run it again; who holds it: select * from pg_stat_activity"
+    return DatabaseError(f"the migration gave up: {fact}. {hint}")
 
 
 def upgrade(target: Any, revision: str = "head") -> None:
-    """Brings a database (URL, Engine or SQLAlchemy Connection) to a revision; checks first, makes all or nothing."""
+    """Brings a database (URL, Engine or SQLAlchemy Connection) to a revision; checks first. Each revision is all or nothing.
+
+    Over a Connection all of it is the caller's transaction. Errors: DatabaseError where a lock was not to be had in time.
+    """
     _migrate(target, "upgrade", revision)
 
 

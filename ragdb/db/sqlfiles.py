@@ -25,11 +25,3 @@ def migrations_folder() -> Path:
 def examples_folder() -> Path:
     """The example handbook and its questions."""
     return _folder("examples")
-
-
-def views() -> list[Path]:
-    return sorted((sql_folder() / "views").glob("*.sql"))
-
-
-def functions() -> list[Path]:
-    return sorted((sql_folder() / "functions").glob("*.sql"))

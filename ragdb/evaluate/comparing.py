@@ -75,13 +75,7 @@ def alive(run: EvalRun) -> dict[str, float]:
     """The funnel: the share of questions with evidence to lose that still have it at each stage."""
     judged = [result for result in run.results if result.funnel]
     stages = [stage for stage in FUNNEL if any(stage in result.funnel for result in judged)]
-    found = {}
-    for stage in stages:
-        steps = [result.funnel[stage].alive for result in judged if stage in result.funnel]
-        # what ended before this stage has lost it too
-        whole = len(judged) if stage not in ("chunk",) else len(steps)
-        found[stage] = sum(steps) / whole
-    return found
+    return {stage: sum(result.alive_after(stage) for result in judged) / len(judged) for stage in stages}
 
 
 def compare(eval_set: EvalSet, before: EvalRun, after: EvalRun, *, metrics: Sequence[str] | None = None) -> Comparison:

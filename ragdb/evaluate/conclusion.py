@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ragdb.evaluate.figures import Metric, compared, less_is_better
+from ragdb.evaluate.figures import Metric, compared
+from ragdb.evaluate.measures import lower_is_better
 from ragdb.evaluate.types import Difference
 
 _ORDER = ("worse", "unclear", "better")
@@ -17,7 +18,7 @@ def effect(change: Difference) -> str:
     """`better`, `worse`, or `unclear` where the interval holds 0 or the test finds nothing."""
     if change.low <= 0 <= change.high or change.p > _CLEAR:
         return "unclear"
-    return "better" if (change.change > 0) != less_is_better(change.metric) else "worse"
+    return "better" if (change.change > 0) != lower_is_better(change.metric) else "worse"
 
 
 def verdict(metrics: Iterable[Metric]) -> list[tuple[str, str]]:
@@ -67,14 +68,14 @@ def said(change: Difference) -> str:
     """`ndcg@10 0.412 → 0.455 (+0.043, 95 % +0.010 to +0.077, p 0.012; 12 better, 4 worse of 36)`"""
     up, down = improved(change)
     return (
-        f"{change.metric} {change.before:.3f} → {change.after:.3f} ({signed(change.change)}, 95 % {signed(change.low)} to "
+        f"{change.metric} {change.before:.3f} → {change.after:.3f} ({signed(change.change)}, 95\u00a0% {signed(change.low)} to "
         f"{signed(change.high)}, {p_value(change.p)}; {up} better, {down} worse of {change.n})"
     )
 
 
 def improved(change: Difference) -> tuple[int, int]:
     """How many questions got better and worse; a Difference counts what rose and fell."""
-    return (change.worse, change.better) if less_is_better(change.metric) else (change.better, change.worse)
+    return (change.worse, change.better) if lower_is_better(change.metric) else (change.better, change.worse)
 
 
 def signed(value: float) -> str:
@@ -82,7 +83,7 @@ def signed(value: float) -> str:
 
 
 def p_value(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p {p:.3f}"
+    return "p\u00a0<\u00a00.001" if p < 0.001 else f"p\u00a0{p:.3f}"
 
 
 def _ahead(one: Metric) -> str:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from ragdb.errors import ConfigError
+from ragdb.evaluate.measures import lower_is_better
 from ragdb.evaluate.statistics import difference, mean
 from ragdb.evaluate.types import Difference, EvalRun, EvalSet, Mean, Result
 
@@ -21,6 +22,7 @@ ANSWER_METRICS = (
     "citation_precision",
     "citation_recall",
     "refusal",
+    "false_refusal",
 )
 _FIRST = ("ndcg", "recall", "precision", "p", "mrr", "rr", "map", "ap")  # the order that readers expect
 _STAGES = ("route", "rewrite", "embed", "retrieve", "fuse", "rerank", "freshen", "expand", "validate", "pack", "synthesize")
@@ -123,7 +125,7 @@ def metric_names(every: Sequence[Shown]) -> tuple[list[str], list[str], list[str
     """The metrics that scores have: of what was found, of contamination, of answers."""
     names = {name for run in every for result in run.results.values() for name in result.scores}
     answers = [name for name in ANSWER_METRICS if name in names]
-    dirt = sorted((name for name in names if less_is_better(name)), key=_metric_order)
+    dirt = sorted((name for name in names if name.startswith("contamination")), key=_metric_order)
     found = sorted(names - {*answers} - {*dirt}, key=_metric_order)
     return found, dirt, answers
 
@@ -131,10 +133,6 @@ def metric_names(every: Sequence[Shown]) -> tuple[list[str], list[str], list[str
 def _metric_order(name: str) -> tuple[int, str, int]:
     kind, _, k = name.lower().partition("@")
     return (_FIRST.index(kind) if kind in _FIRST else len(_FIRST), kind, int(k) if k.isdigit() else 0)
-
-
-def less_is_better(metric: str) -> bool:
-    return metric.startswith("contamination")
 
 
 @lru_cache(4096)
@@ -160,7 +158,7 @@ def metric(name: str, every: Sequence[Shown]) -> Metric:
         scores = run.scores(name)
         change = None if run.baseline else compared(name, base, scores)
         lines.append(Line(run, _mean(tuple(scores.values())) if scores else None, change))
-    return Metric(name, less_is_better(name), tuple(lines))
+    return Metric(name, lower_is_better(name), tuple(lines))
 
 
 def settings(every: Sequence[Shown]) -> Settings:
@@ -247,11 +245,25 @@ def tags(eval_set: EvalSet, every: Sequence[Shown], name: str) -> list[Tag]:
     return sorted(found, key=lambda tag: (-tag.n, tag.name))
 
 
-def versions(every: Sequence[Shown]) -> list[tuple[str, str]]:
-    """What the runs say about versions, each once."""
-    found: dict[str, list[str]] = {}
+def versions(every: Sequence[Shown]) -> list[str]:
+    """The versions of ragdb that made the runs."""
+    return list(dict.fromkeys(str(run.run.settings["ragdb"]) for run in every if "ragdb" in run.run.settings))
+
+
+def cautions(every: Sequence[Shown]) -> list[str]:
+    """What makes runs hard to compare: other questions, other documents, questions that failed or were not asked yet."""
+    found = []
+    if len({run.run.settings.get("set_is") for run in every}) > 1:
+        found.append("The questions or their judgements changed between runs; only questions that both runs have are compared.")
+    held: dict[str, set[Any]] = {}
     for run in every:
-        said = run.run.settings.get("versions")
-        for name, value in (_flat(said) if isinstance(said, Mapping) else {}).items():
-            found.setdefault(name, []).append(value)
-    return [(name, ", ".join(dict.fromkeys(values))) for name, values in found.items()]
+        held.setdefault(run.run.collection, set()).add(run.run.settings.get("collection_is"))
+    changed = [name for name, states in held.items() if len(states) > 1]
+    if changed:
+        found.append(f"What the collection {', '.join(changed)} holds changed between runs: not only the pipeline differs.")
+    for run in every:
+        failed = sum(result.error is not None for result in run.results.values())
+        if failed or run.run.finished_at is None:
+            state = f"{len(run.results)} questions, {failed} of them failed" if failed else f"{len(run.results)} questions so far"
+            found.append(f"{run.name} has {state}; run it again, and it goes on.")
+    return found

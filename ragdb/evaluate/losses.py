@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragdb.evaluate.figures import Shown
+from ragdb.evaluate.measures import cut
 from ragdb.evaluate.types import FUNNEL, EvalQuestion, EvalSet, Result
+from ragdb.types import LEGS
 
-_LEGS = ("lexical", "semantic")
 #: The stages as `lost_at` names them: losing it in both legs is losing it at retrieve.
 STAGES = ("indexed", "chunk", "retrieve", "fuse", "rerank", "freshen", "found", "validate", "pack", "cited")
 _BUCKETS = ((1, 1, "1"), (2, 3, "2–3"), (4, 5, "4–5"), (6, 10, "6–10"), (11, None, "11+"))
@@ -137,13 +137,13 @@ def _funnel(run: Shown, answerable: set[str], base: Counter[str] | None) -> Funn
     levels = []
     for stage in FUNNEL:
         if any(stage in result.funnel for result in followed):
-            alive = sum(_alive(result, stage) for result in followed)
-            leg = stage in _LEGS
+            alive = sum(result.alive_after(stage) for result in followed)
+            leg = stage in LEGS
             before = base[stage] if base is not None and not leg else None
             levels.append(Level(stage, alive, len(followed), lost[stage], before, leg))
-        if stage == _LEGS[-1] and any(level.leg for level in levels):
+        if stage == LEGS[-1] and any(level.leg for level in levels):
             before = base["retrieve"] if base is not None else None
-            levels.append(Level("retrieve", sum(map(_found, followed)), len(followed), lost["retrieve"], before))
+            levels.append(Level("retrieve", sum(result.in_a_leg for result in followed), len(followed), lost["retrieve"], before))
     most = max(lost, key=lambda stage: (lost[stage], -STAGES.index(stage))) if lost else None
     return Funnel(
         run,
@@ -153,22 +153,6 @@ def _funnel(run: Shown, answerable: set[str], base: Counter[str] | None) -> Funn
         most,
         _words(lost, most, len(followed), base),
     )
-
-
-def _alive(result: Result, stage: str) -> bool:
-    """Whether evidence is alive after a stage; one that this question did not go through changed nothing."""
-    if stage in result.funnel:
-        return result.funnel[stage].alive
-    for earlier in reversed(FUNNEL[: FUNNEL.index(stage)]):
-        if earlier in result.funnel:
-            return _found(result) if earlier in _LEGS else result.funnel[earlier].alive
-    return True
-
-
-def _found(result: Result) -> bool:
-    """Whether either leg found evidence."""
-    legs = [result.funnel[leg].alive for leg in _LEGS if leg in result.funnel]
-    return any(legs) if legs else _alive(result, _LEGS[0])
 
 
 def _words(lost: Counter[str], most: str | None, n: int, base: Counter[str] | None) -> str:
@@ -265,8 +249,7 @@ def found_first(question: EvalQuestion, result: Result, k: int) -> tuple[Found, 
 
 def dirt(eval_set: EvalSet, every: Sequence[Shown], names: Sequence[str]) -> list[Dirt]:
     """What should not stand among the first k documents; k is that of the first contamination metric, or 5."""
-    match = re.search(r"@(\d+)$", names[0]) if names else None
-    k = int(match.group(1)) if match else _TOP
+    k = cut(names[0], _TOP) if names else _TOP
     known = eval_set.by_key()
     lines = []
     for run in every:

@@ -54,14 +54,14 @@ class Point:
 
 
 def axis(values: Sequence[float]) -> Axis:
-    """From zero in about five round steps; logarithmic where values differ by a factor of a hundred."""
+    """From zero in two or three round steps; logarithmic where values differ by a factor of a hundred."""
     most, least = max(values, default=0.0), min(values, default=0.0)
     if least > 0 and most / least >= _REACH:
         low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
         marks = [10.0**power for power in range(low, max(high, low + 1) + 1)]
         shell = Axis(marks[0], marks[-1], True, ())
     else:
-        step = _round_step(most / 4) if most > 0 else 0.25
+        step = _round_step(most / 3) if most > 0 else 0.25
         marks = [step * count for count in range(max(1, math.ceil(most / step - 1e-9)) + 1)]
         shell = Axis(0.0, marks[-1], False, ())
     return Axis(shell.low, shell.high, shell.log, tuple((shell.at(mark), f"{mark:,.10g}") for mark in marks))

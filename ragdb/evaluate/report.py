@@ -23,6 +23,8 @@ _FOLDER = Path(__file__).parent / "templates"
 _PAIRS = 3
 _COLUMNS = {"metrics": 4, "dirty": 1, "answers": 2}  # of the Markdown's table
 _STRUCTURE = re.compile("[&<>|*_\\[\\]`~\\\\#$\u200b]")
+_LANGUAGE = re.compile("[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")  # the form of RFC 5646; a browser has no use for others
+_BREAKS = re.compile(r"([,:/=])(?=\S)")  # where a long name may go on in the next line; none of them stands in an entity
 _NO_WIDTH = "\u200b"
 _REFERENCE = re.compile(r"(?<!\w)@(?=\w)|#(?=\d)")  # what GitHub makes a link, and a person's notification, of
 
@@ -87,6 +89,7 @@ def _values(
         "verdict": conclusion.verdict(once.values()),
         "settings": figures.settings(every),
         "versions": figures.versions(every),
+        "cautions": figures.cautions(every),
         "version": ragdb.__version__,
         "lost_order": losses.STAGES,
         "shown_metrics": list({metric.name: metric for name in kinds for metric in kinds[name][: _COLUMNS[name]]}.values()),
@@ -177,7 +180,7 @@ def _template(name: str) -> Any:
 
 @cache
 def _environment(for_markdown: bool) -> Any:
-    jinja2 = require("jinja2", "eval")
+    jinja2, markupsafe = require("jinja2", "eval"), require("markupsafe", "eval")
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),
         autoescape=jinja2.select_autoescape(["html.j2"]),
@@ -195,6 +198,8 @@ def _environment(for_markdown: bool) -> Any:
         "cost": lambda value: f"{value:.3g}",
         "cut": _cut,
         "clock": lambda when: f"{when:%Y-%m-%d %H:%M %Z}".strip(),
+        "soft": lambda text: markupsafe.Markup(_BREAKS.sub(r"\1<wbr>", str(markupsafe.escape(text)))),
+        "is_language": lambda name: bool(name and _LANGUAGE.fullmatch(name)),
         "effect": conclusion.effect,
         "improved": conclusion.improved,
         "colour": lambda place: place % plots.COLOURS,

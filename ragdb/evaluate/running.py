@@ -52,7 +52,8 @@ class How:
 
     `answers`: the language model writes them; else they are quotations, which cost nothing. `judge` scores them by
     `judged`. `context` gold: from the chunks that were judged relevant, without a search, so that what is lost then is lost by
-    the writing. `where` is put over each question's own. `jobs`: questions at a time; times are those of a busy machine where it is more than one.
+    the writing. `where` is put over each question's own. `jobs`: questions at a time; where it is more than one, times are those
+    of a busy machine.
     """
 
     k: int = 6
@@ -66,6 +67,12 @@ class How:
     metrics: tuple[str, ...] = measures.DEFAULT
     again: bool = False
 
+    def label(self, pipeline: str) -> str:
+        """What a run is called: the pipeline's name, and what is unusual about how it is asked."""
+        where = [f"where {json.dumps(dict(self.where), ensure_ascii=False, sort_keys=True)}"] if self.where else []
+        gold = ["gold context"] if self.context == "gold" else []
+        return ", ".join([pipeline, *(["answers"] if self.answers else []), *gold, *where])
+
     def __post_init__(self) -> None:
         for name, given, most in (("k", self.k, 1000), ("depth", self.depth, 1000), ("jobs", self.jobs, 64)):
             if not 1 <= given <= most:
@@ -73,6 +80,18 @@ class How:
         if self.context not in ("retrieved", "gold"):
             raise ConfigError(f"context is {self.context!r}; it is retrieved or gold")
         measures.check(self.metrics)
+
+
+def how_of(run: EvalRun) -> dict[str, Any]:
+    """The settings of How that a run was asked with, but for its judge."""
+    settings = run.settings
+    return {
+        "k": settings["k"],
+        "depth": settings["depth"],
+        "context": settings["context"],
+        "where": settings["where"],
+        "answers": settings["answers"] == "llm",
+    }
 
 
 def run(
@@ -156,7 +175,7 @@ def _one(
             "start_eval_run",
             run={
                 "eval_set": judged.name,
-                "name": pipeline.name,
+                "name": how.label(pipeline.name),
                 "collection": context.collection,
                 "pipeline": pipeline.to_dict(),
                 "settings": settings,

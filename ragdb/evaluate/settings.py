@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ragdb.errors import ConfigError
-from ragdb.pipeline import Pipeline
+from ragdb.pipeline import FUSION, Pipeline
 from ragdb.presets import PRESETS
 from ragdb.types import LEGS
 
@@ -35,7 +35,13 @@ def pipeline_of(text: str) -> Pipeline:
         if not eq:
             raise ConfigError(f"{part!r} in {text!r} is no setting; write it like {name}:rerank=true,candidates=100")
         settings[key.strip()] = value_of(key.strip(), value.strip())
-    return dataclasses.replace(PRESETS[name], **settings, name=text)
+    return _with(PRESETS[name], settings, text)
+
+
+def _with(base: Pipeline, settings: Mapping[str, Any], name: str) -> Pipeline:
+    """The base with these settings. Where one of fuse is named, none are the collection's: `candidates=50` means 50."""
+    own = {"tuned": False} if settings.keys() & FUSION.keys() else {}
+    return dataclasses.replace(base, **{**own, **settings, "name": name})
 
 
 def value_of(key: str, text: str) -> Any:
@@ -85,6 +91,6 @@ def grid_of(base: Pipeline, given: Mapping[str, Sequence[str]]) -> list[Point]:
         size = told.get("chunk_size")
         if size is not None and not size.isdigit():
             raise ConfigError(f"chunk_size is {size!r}; it is a whole number of tokens")
-        pipeline = dataclasses.replace(base, **settings, name=f"{base.name}:{name}")
+        pipeline = _with(base, settings, f"{base.name}:{name}")
         points.append(Point(pipeline, int(size) if size else None, told.get("chunker")))
     return points

