@@ -66,7 +66,7 @@ class Asking:
         found = replace(found, raw=sendable(reply.text or ""), usage=self._usage(reply, _ms(began)))
         try:
             _check_whole(reply, text)
-            if (said := _texts(json_value(reply.text))) and any(said <= given for given in _examples(template.template)):
+            if (said := _leaves(json_value(reply.text))) and any(said <= given for given in _examples(template.template)):
                 raise Unusable("it wrote the example of the prompt")  # as small models do
             return found, read(reply.text)
         except Unusable as error:
@@ -91,16 +91,18 @@ class Asking:
         return {**tokens, "ms": ms} if cost is None else {**tokens, "ms": ms, "cost": cost}
 
 
-def _examples(prompt: str) -> list[set[str]]:
-    """The texts of each example in JSON."""
-    return [_texts(json_value(line)) for line in prompt.splitlines() if line.startswith("{")]
+def _examples(prompt: str) -> list[set[str | bool]]:
+    """What each example in JSON holds."""
+    return [_leaves(json_value(line[line.index("{") :])) for line in prompt.splitlines() if "{" in line]
 
 
-def _texts(value: Any) -> set[str]:
-    if isinstance(value, str):
-        return {value.strip()} - {""}
+def _leaves(value: Any) -> set[str | bool]:
+    """The texts and truths of a reply; empty where it says nothing in words."""
+    if isinstance(value, (str, bool)):
+        return {value.strip() if isinstance(value, str) else value} - {""}
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return {text for part in parts for text in _texts(part)}
+    found = {leaf for part in parts for leaf in _leaves(part)}
+    return found if any(isinstance(leaf, str) for leaf in found) or not isinstance(value, dict) else set()
 
 
 def _check_whole(reply: Completion, prompt: str) -> None:

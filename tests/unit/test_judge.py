@@ -147,12 +147,15 @@ def test_a_noncommittal_answer_is_worth_nothing_and_needs_no_questions() -> None
     assert (found.value, found.broken, embedder.calls) == (0.0, None, 0)
 
 
-def test_questions_that_are_those_of_the_prompts_example_are_none() -> None:
-    example = asking(
-        "How long may a loan car be kept?", "How long may a loan car be kept?", "When and how is a loan car returned?"
+def test_questions_that_are_the_form_that_the_prompt_shows_are_none() -> None:
+    (found,) = Judge(FakeLLM([asking("...", "...", "...")]), FakeEmbedder()).judged(
+        QUESTION, "At six.", [], None, ["answer_relevance"]
     )
-    (found,) = Judge(FakeLLM([example]), FakeEmbedder()).judged(QUESTION, "At six.", [], None, ["answer_relevance"])
     assert (found.value, found.broken) == (None, "it wrote the example of the prompt")
+    (evasive,) = Judge(FakeLLM([asking("...", "...", "...", noncommittal=True)]), FakeEmbedder()).judged(
+        QUESTION, "Hm.", [], None, ["answer_relevance"]
+    )
+    assert (evasive.value, evasive.broken) == (0.0, None)  # the form says otherwise: this was the model's own word
 
 
 def test_an_embedder_that_fails_breaks_its_metric_and_no_other() -> None:
