@@ -135,9 +135,14 @@ def judge_(
     heads = ("metric", "items", "broken", "agreement", "of high", "of low", "separation")
     columns(heads, [_agreement(one) for one in found.metrics])
     for one in found.items:
+        # a cosine is near neither 0 nor 1: only its separation tells
+        if one.left_out or (one.item.metric == "answer_relevance" and not one.broken):
+            continue
         if one.broken or not one.agrees:
             said = f"broken: {one.broken}" if one.broken else f"{one.value}, expected {one.item.expected:g}"
             note(f"{one.item.key} ({one.item.metric}): {said}")
+    for doubt in found.doubts():
+        say(doubt)
 
 
 def _agreement(one: Agreement) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from ragdb.evaluate import measures, runs, sets
 from ragdb.evaluate.evidence import Evidence
 from ragdb.evaluate.types import EvalQuestion, EvalRun, EvalSet, Verdict
 from ragdb.pipeline import Examined, Pipeline, examine
+from ragdb.prompts import rendered
 
 if TYPE_CHECKING:
     from ragdb.rag import RagDB
@@ -287,7 +288,8 @@ def _gold(evidence: Evidence) -> list[int]:
 def _verdicts(question: EvalQuestion, made: Examined, how: How) -> list[Verdict]:
     if how.judge is None or made.answer.outcome != "answered":
         return []
-    contexts = [passage.content for passage in sorted(made.shown, key=lambda passage: passage.number)]
+    # as the model saw them: titles and headings are part of what supports an answer
+    contexts = [rendered(passage) for passage in sorted(made.shown, key=lambda passage: passage.number)]
     return how.judge.judged(question.question, made.answer.text, contexts, question.reference, how.judged)
 
 

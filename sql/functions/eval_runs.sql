@@ -147,7 +147,7 @@ as $function$
 $function$;
 comment on function ragdb.eval_results(bigint) is 'The results of an evaluation run by key, each with its scores.';
 
--- The verdicts of a run: asked and broken, by metric.
+-- The verdicts of a run by metric: questions that it was asked for, and those at which a verdict could not be used.
 create or replace function ragdb.eval_verdicts(eval_run_id bigint)
 returns table (metric text, asked bigint, broken bigint)
 language sql stable
@@ -155,10 +155,11 @@ security definer
 set search_path from current
 set standard_conforming_strings = on
 as $function$
-  select v.metric, count(*), count(v.broken) from ragdb.eval_verdict v
+  select v.metric, count(distinct v.eval_question_id), count(distinct v.eval_question_id) filter (where v.broken is not null)
+    from ragdb.eval_verdict v
    where v.eval_run_id = eval_verdicts.eval_run_id group by v.metric order by v.metric
 $function$;
-comment on function ragdb.eval_verdicts(bigint) is 'How many verdicts of a run were asked for, and how many could not be used, by metric.';
+comment on function ragdb.eval_verdicts(bigint) is 'By metric of a judge: for how many questions it was asked, and at how many its verdict could not be used.';
 
 -- Deletes a run with its results and traces.
 create or replace function ragdb.delete_eval_run(eval_run_id bigint) returns bigint
