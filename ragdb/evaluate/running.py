@@ -233,14 +233,14 @@ def _result(
     answer = made.answer
     failed = answer.outcome == "llm_failed"
     verdicts = _verdicts(question, made, how)
-    hits = made.ranking.hits[: how.depth]
+    hits = evidences.named(evidence, made.ranking.hits[: how.depth], question.traps)
     searched = how.context == "retrieved"
     return {
         **given,
         "run_id": answer.run_id,
-        "chunk_ids": [hit.chunk_id for hit in hits],
-        "uris": [hit.uri for hit in hits],
-        "statuses": [hit.status for hit in hits],
+        "chunk_ids": [chunk_id for chunk_id, _, _ in hits],
+        "uris": [uri for _, uri, _ in hits],
+        "statuses": [status for _, _, status in hits],
         "funnel": evidences.as_json(evidences.funnel(evidence, made, pipeline, how.k, searched=searched))
         if question.answerable
         else {},
@@ -274,8 +274,11 @@ def _verdicts(question: EvalQuestion, made: Examined, how: How) -> list[Verdict]
 
 
 def _refusal(question: EvalQuestion, outcome: str) -> dict[str, float]:
-    """`refusal`: of what no document answers, the share that was refused; `false_refusal`: of what one does."""
-    if outcome == "llm_failed":
+    """`refusal`: of what no document answers, the share that was refused; `false_refusal`: of what one does.
+
+    An answer that failed and a greeting, which no document was looked up for, are neither.
+    """
+    if outcome in ("llm_failed", "no_retrieval"):
         return {}
     return {"false_refusal" if question.answerable else "refusal": float(outcome in _REFUSED)}
 
