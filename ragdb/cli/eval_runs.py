@@ -120,15 +120,14 @@ def compare(
     metric: Metrics = None,
 ) -> None:
     """Compare two runs: metrics with a paired test, tags, the stages that lost the evidence, the questions that changed most."""
-    from ragdb.evaluate import comparing, running, sets
+    from ragdb.evaluate import comparing, measures, running, sets
     from ragdb.evaluate import runs as stored
 
     with opened(state, eval_set) as rag:
         judged = sets.read(rag, eval_set)
         db = rag.context.database
         pair = [stored.find(db, eval_set, ref) for ref in (before, after)]
-        if metric:
-            pair = [running.measured(rag.context, one.eval_run_id, judged, metric) for one in pair]
+        pair = [running.measured(rag.context, one.eval_run_id, judged, metric or measures.DEFAULT) for one in pair]
         found = comparing.compare(judged, *pair, metrics=metric)
     if state.json:
         json_line(found.to_dict())
@@ -147,6 +146,7 @@ def gate(
     ] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", "-p", metavar="NAME", help="Else the baseline's own.")] = None,
     jobs: Jobs = 1,
+    judge: JudgeName = None,
     again: Again = False,
 ) -> None:
     """Ask the set again, and end with exit code 1 where a metric is worse than the baseline by more than is allowed.
@@ -165,8 +165,12 @@ def gate(
         chosen = _pipelines(rag, [pipeline])[0] if pipeline else Pipeline.from_dict(old.pipeline)
         retrieval = [name for name in allowed if name not in running.ANSWER_SCORES]
         measures.check(retrieval)
+        gating.check_questions(judged, old, running.set_digest(judged))
         old = running.measured(rag.context, old.eval_run_id, judged, retrieval)
-        how = running.How(k=old.settings.get("k", 6), jobs=jobs, again=again, metrics=tuple(retrieval) or measures.DEFAULT)
+        # in the way that the baseline was asked
+        given = {name: old.settings[name] for name in ("k", "depth", "context", "where") if name in old.settings}
+        answers = old.settings.get("answers") == "llm"
+        how = _how(rag, retrieval or None, judge=judge, jobs=jobs, again=again, answers=answers, **given)
         with Several() as asking:
             new = running.run(rag, eval_set, [chosen], how=how, collection=_other(state) or old.collection, progress=asking.told)[
                 0
@@ -351,6 +355,8 @@ def _p50(one: EvalRun) -> float:
 
 def _show_comparison(found: Comparison) -> None:
     say(f"{found.before} -> {found.after}")
+    for caution in found.cautions:
+        note(caution)
     columns(
         ("metric", "before", "after", "change", "95 %", "p", "better", "worse", "n"),
         [

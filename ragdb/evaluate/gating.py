@@ -59,6 +59,7 @@ def gate(eval_set: EvalSet, baseline: EvalRun, run: EvalRun, *, max_drop: Mappin
     for one in (baseline, run):
         if one.finished_at is None:
             raise ConfigError(f"run {one.eval_run_id} ({one.name}) is not finished; run it again, it goes on where it stopped")
+    check_questions(eval_set, baseline, run.settings.get("set_is"))
     common = comparing.metrics_of(baseline, run)
     missing = tuple(metric for metric in wanted if metric not in common)
     measured = [metric for metric in wanted if metric in common]
@@ -69,3 +70,12 @@ def gate(eval_set: EvalSet, baseline: EvalRun, run: EvalRun, *, max_drop: Mappin
         if difference.metric in wanted and worse > wanted[difference.metric] + _ROUNDING:
             failures.append((difference, wanted[difference.metric]))
     return Gate(comparison, tuple(failures), missing)
+
+
+def check_questions(eval_set: EvalSet, baseline: EvalRun, set_is: object) -> None:
+    """Raises ConfigError where a baseline was asked other questions, or by other judgements, than those of this hash."""
+    if set_is is not None and not comparing.same_questions(baseline.settings, {"set_is": set_is}):
+        raise ConfigError(
+            f"run {baseline.eval_run_id} ({baseline.name}) was asked when the set {eval_set.name!r} had other questions or "
+            f"judgements; ask it again: ragdb eval run {eval_set.name} -p {baseline.name}"
+        )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 import pytest
 
 from ragdb import Document, RagDB
-from ragdb.evaluate import EvalQuestion, How, Judgement, means, run, sets
+from ragdb.errors import ConfigError, EmbedderError
+from ragdb.evaluate import EvalQuestion, How, Judgement, compare, gate, means, run, sets, sweep
+from ragdb.evaluate.running import measured
 from ragdb.evaluate.settings import pipeline_of
+from ragdb.evaluate.sweeping import drop
 from ragdb.evaluate.types import EvalRun, Step
 from ragdb.testing import FakeEmbedder
 
@@ -107,3 +111,94 @@ def test_a_label_or_quote_that_is_gone_is_lost_at_its_chunk_not_with_its_documen
     # words that are none judge the document
     assert found.by_key()["blank"].funnel["fuse"].alive
     assert sets.read(rag, "edge").by_key()["blank"].judgements == (Judgement("long.md"),)
+
+
+ALPHA = EvalQuestion("a", "How is the alpha device reset with the red button?", (Judgement("copy0.md"),), tags=("t",))
+GAMMA = EvalQuestion("g", "What does gamma3 cost?", (Judgement("long.md", quote="gamma3"),))
+
+
+def test_a_baseline_of_other_judgements_is_told_and_no_baseline(rag: RagDB) -> None:
+    before = asked(rag, ALPHA, GAMMA)
+    assert before.by_key()["a"].scores["ndcg@10"] == 1.0
+    # what was right is a trap now, and the other question is gone
+    sets.put_questions(
+        rag, "edge", [dataclasses.replace(ALPHA, judgements=(Judgement("ja.md"), Judgement("copy0.md", 0, trap=True)))]
+    )
+    sets.set_state(rag, "edge", ["g"], "rejected")
+    after = run(rag, "edge", [HYBRID])[0]
+    judged = sets.read(rag, "edge")
+    assert after.eval_run_id != before.eval_run_id
+    with pytest.raises(ConfigError, match=r"other questions or judgements; ask it again: ragdb eval run edge"):
+        gate(judged, before, after)
+    # lists of documents are measured again by the judgements of now
+    again = measured(rag.context, before.eval_run_id, judged, ("mrr@10",))
+    assert again.by_key()["a"].scores["ndcg@10"] == after.by_key()["a"].scores["ndcg@10"] < 1.0
+    assert again.by_key()["a"].scores["contamination@5"] > 0
+    found = compare(judged, again, after)
+    assert {difference.n for difference in found.differences} == {1}
+    assert "judgements changed" in found.cautions[0]
+    assert compare(judged, after, after).cautions == ()
+
+
+def test_a_comparison_tells_what_else_differs(rag: RagDB) -> None:
+    before, after = asked(rag, ALPHA, GAMMA), asked(rag, ALPHA, GAMMA, k=2)
+    rag.add(Document("more.md", "# More\n\nMore of gamma3."))
+    later = asked(rag, ALPHA, GAMMA, k=2)
+    judged = sets.read(rag, "edge")
+    assert compare(judged, before, after).cautions == ("k was 6, then 2",)
+    assert compare(judged, after, later).cautions == ("the collection edge changed in between",)
+
+
+def test_a_leg_that_could_not_be_asked_is_an_error_not_a_result(rag: RagDB) -> None:
+    class Away(FakeEmbedder):
+        def embed_query(self, text: str) -> Sequence[float]:
+            raise EmbedderError("the embedder is away")
+
+    sets.put_questions(rag, "edge", [ALPHA, GAMMA])
+    with RagDB(rag.context.database.target, collection="edge", embedder=Away(name=FakeEmbedder().name)) as other:
+        found = run(other, "edge", [HYBRID])[0]
+    assert found.finished_at is None
+    assert {result.error for result in found.results} == {"EmbedderError: the embedder is away"}
+    after = run(rag, "edge", [HYBRID])[0]
+    assert after.eval_run_id == found.eval_run_id
+    assert after.finished_at is not None
+    assert after.by_key()["a"].funnel["semantic"].alive
+
+
+def test_stability_is_of_all_paraphrases_also_of_a_run_that_went_on(rag: RagDB) -> None:
+    class Breaking(FakeEmbedder):
+        def embed_query(self, text: str) -> Sequence[float]:
+            if "third" in text:
+                raise EmbedderError("the embedder is away")
+            return super().embed_query(text)
+
+    given = [
+        EvalQuestion("p1", "What does gamma3 cost?", (Judgement("long.md"),)),
+        EvalQuestion("p2", "What does gamma3 cost in all?", (Judgement("long.md"),), paraphrase_of="p1"),
+        EvalQuestion("p3", "首都 third", (Judgement("long.md"),), paraphrase_of="p1"),
+    ]
+    sets.put_questions(rag, "edge", given)
+    how = How(metrics=("ndcg@10", "stability@5"))
+    with RagDB(rag.context.database.target, collection="edge", embedder=Breaking(name=FakeEmbedder().name)) as other:
+        assert run(other, "edge", [HYBRID], how=how)[0].finished_at is None
+    found = run(rag, "edge", [HYBRID], how=how)[0]
+    whole = run(rag, "edge", [HYBRID], how=dataclasses.replace(how, again=True))[0]
+    assert {r.key: r.scores["stability@5"] for r in found.results} == {r.key: r.scores["stability@5"] for r in whole.results}
+
+
+def test_only_collections_of_sweeps_are_dropped(rag: RagDB) -> None:
+    sets.put_questions(rag, "edge", [ALPHA])
+    with RagDB(rag.context.database.target, collection="edge~notes", embedder=FakeEmbedder()) as other:
+        other.add(Document("mine.md", "# Mine\n\nNobody else's."))
+    sweep(rag, "edge", {"chunk_size": ["32"]}, base=HYBRID)
+    assert drop(rag, "edge") == ["edge~markdown:32"]
+    names = {row["collection"] for row in rag.context.database.call("list_collections")}
+    assert names == {"edge", "edge~notes"}
+    with pytest.raises(ConfigError, match="chunk_size is '0'"):
+        sweep(rag, "edge", {"chunk_size": ["0"]}, base=HYBRID)
+
+
+@pytest.mark.parametrize("name", ["7", "", " ", "a ", "a\nb", "x" * 201])
+def test_a_name_that_no_set_can_have(rag: RagDB, name: str) -> None:
+    with pytest.raises(ConfigError, match="the set's name is"):
+        sets.make(rag, name)
