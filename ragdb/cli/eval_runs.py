@@ -120,15 +120,14 @@ def compare(
     metric: Metrics = None,
 ) -> None:
     """Compare two runs: metrics with a paired test, tags, the stages that lost the evidence, the questions that changed most."""
-    from ragdb.evaluate import comparing, running, sets
+    from ragdb.evaluate import comparing, measures, running, sets
     from ragdb.evaluate import runs as stored
 
     with opened(state, eval_set) as rag:
         judged = sets.read(rag, eval_set)
         db = rag.context.database
         pair = [stored.find(db, eval_set, ref) for ref in (before, after)]
-        if metric:
-            pair = [running.measured(rag.context, one.eval_run_id, judged, metric) for one in pair]
+        pair = [running.measured(rag.context, one.eval_run_id, judged, metric or measures.DEFAULT) for one in pair]
         found = comparing.compare(judged, *pair, metrics=metric)
     if state.json:
         json_line(found.to_dict())
@@ -147,8 +146,8 @@ def gate(
     ] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", "-p", metavar="NAME", help="Else the baseline's own.")] = None,
     run_: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Judge this stored run, and ask nothing.")] = None,
-    judge: JudgeName = None,
     jobs: Jobs = 1,
+    judge: JudgeName = None,
     again: Again = False,
 ) -> None:
     """Ask the set again, and end with exit code 1 where a metric is worse than the baseline by more than is allowed.
@@ -168,6 +167,7 @@ def gate(
         chosen = _pipelines(rag, [pipeline])[0] if pipeline else Pipeline.from_dict(old.pipeline)
         retrieval = [name for name in allowed if name not in running.ANSWER_SCORES and not measures.stage_of(name)]
         measures.check(retrieval)
+        gating.check_questions(judged, old, running.set_digest(judged))
         old = running.measured(rag.context, old.eval_run_id, judged, retrieval)
         if run_ is not None:
             new = stored.find(rag.context.database, eval_set, run_)
@@ -358,6 +358,8 @@ def _p50(one: EvalRun) -> float:
 
 def _show_comparison(found: Comparison) -> None:
     say(f"{found.before} -> {found.after}")
+    for caution in found.cautions:
+        note(caution)
     columns(
         ("metric", "before", "after", "change", "95 %", "p", "better", "worse", "n"),
         [

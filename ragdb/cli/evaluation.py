@@ -239,7 +239,7 @@ def export(
     from ragdb.evaluate import exporting, runs, sets
 
     with opened(state) as rag:
-        if what.isdigit():
+        if runs.is_number(what):
             lines: Any = exporting.trec_run(runs.get(rag.context.database, int(what)))
         elif questions:
             lines = (jsons.dumps(row, ensure_ascii=False) for row in exporting.rows(sets.read(rag, what)))
@@ -258,10 +258,12 @@ def drop(
     """Delete a run, or a set with its questions and runs, and their traces."""
     from ragdb.evaluate import runs, sets
 
-    if not yes and not typer.confirm(f"delete {'run ' if what.isdigit() else 'the set '}{what} with all that belongs to it?"):
+    if not yes and not typer.confirm(
+        f"delete {'run ' if runs.is_number(what) else 'the set '}{what} with all that belongs to it?"
+    ):
         raise typer.Exit(1)
     with opened(state) as rag:
-        if what.isdigit():
+        if runs.is_number(what):
             receipt = {"runs": runs.delete(rag.context.database, int(what))}
             if not receipt["runs"]:
                 raise ConfigError(f"there is no evaluation run {what}; list them with: ragdb eval runs")

@@ -27,7 +27,7 @@ class Change(_Value):
 @dataclass(frozen=True, slots=True)
 class Comparison(_Value):
     """`differences` by metric; `by_tag` the same for each tag; `lost`: {stage: (before, after)} questions that lost their
-    evidence there; `changes` of the first metric, those that fell most first."""
+    evidence there; `changes` of the first metric, those that fell most first; `cautions`: what differs beside the pipelines."""
 
     before: str
     after: str
@@ -35,6 +35,7 @@ class Comparison(_Value):
     by_tag: Mapping[str, tuple[Difference, ...]]
     lost: Mapping[str, tuple[int, int]]
     changes: tuple[Change, ...]
+    cautions: tuple[str, ...] = ()
 
     @property
     def worst_stage(self) -> str | None:
@@ -100,7 +101,8 @@ def compare(eval_set: EvalSet, before: EvalRun, after: EvalRun, *, metrics: Sequ
     if not wanted:
         raise ConfigError(f"runs {before.eval_run_id} and {after.eval_run_id} have no metric in common")
     questions = eval_set.by_key()
-    differences = tuple(_difference(metric, before, after) for metric in wanted)
+    # a question that was rejected since counts no more
+    differences = tuple(_difference(metric, before, after, {*questions}) for metric in wanted)
     tags = sorted({tag for question in eval_set.questions for tag in question.tags})
     by_tag = {}
     for tag in tags:
@@ -133,7 +135,38 @@ def compare(eval_set: EvalSet, before: EvalRun, after: EvalRun, *, metrics: Sequ
         by_tag,
         {stage: (old.get(stage, 0), new.get(stage, 0)) for stage in stages},
         tuple(changes),
+        cautions(before, after),
     )
+
+
+#: What else than its pipeline a run may have been asked with.
+_SETTINGS = ("k", "depth", "context", "where", "answers", "embedder", "llm", "judge", "ragdb")
+
+
+def cautions(before: EvalRun, after: EvalRun) -> tuple[str, ...]:
+    """What differs between two runs beside their pipelines, in sentences."""
+    old, new = before.settings, after.settings
+    found = []
+    if not same_questions(old, new):
+        found.append(
+            "the questions or their judgements changed in between: only questions that both runs have are compared, and the "
+            "funnel, refusals and citations are by the judgements of then"
+        )
+    if before.collection != after.collection:
+        found.append(f"two collections were asked, {before.collection} and {after.collection}")
+    elif old.get("collection_is") != new.get("collection_is"):
+        found.append(f"the collection {before.collection} changed in between")
+    found += [
+        f"{name} was {old[name]!r}, then {new[name]!r}"
+        for name in _SETTINGS
+        if name in old and name in new and old[name] != new[name]
+    ]
+    return tuple(found)
+
+
+def same_questions(old: Mapping[str, object], new: Mapping[str, object]) -> bool:
+    """Whether two runs, by their settings, were asked the same questions with the same judgements."""
+    return "set_is" not in old or "set_is" not in new or old["set_is"] == new["set_is"]
 
 
 def _both(metric: str, before: EvalRun, after: EvalRun, keys: object) -> list[str]:

@@ -10,18 +10,22 @@ from typing import Any
 from ragdb.db.caller import Caller, Row
 from ragdb.evaluate.types import Step
 from ragdb.pipeline import Examined, Pipeline
-from ragdb.types import Passage, StageTrace
+from ragdb.types import Hit, Passage, StageTrace
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one judgement says: a document, or a quote or chunk in it, by the chunks that hold it (with their spans)."""
+    """What one judgement says: a document, or a quote or chunk in it, by the chunks that hold it (with their spans).
+
+    `document_id` and `status` are None where the document is not there; chunks are none, too, where a quote or label is gone.
+    """
 
     uri: str
     kind: str
     document_id: int | None
     chunks: Mapping[int, tuple[int, int]]
     whole: frozenset[int]
+    status: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,11 @@ class Evidence:
     def whole(self) -> bool:
         """Whether any quote stands in one chunk as a whole."""
         return any(piece.whole for piece in self.pieces if piece.kind == "quote")
+
+    @property
+    def there(self) -> bool:
+        """Whether any judged document is, ready to be found."""
+        return any(piece.document_id is not None for piece in self.pieces)
 
     def in_passages(self, passages: Sequence[Passage]) -> list[bool]:
         """Of each passage whether it holds a chunk of the evidence."""
@@ -72,6 +81,7 @@ def _evidence(rows: Sequence[Row]) -> Evidence:
             row["document_id"],
             {i: (a, b) for i, a, b in zip(row["chunk_ids"], row["starts"], row["ends"], strict=True)},
             frozenset(row["whole_ids"]),
+            row["status"],
         )
         for row in rows
         if row["kind"] != "document" or row["uri"] not in exact
@@ -81,12 +91,15 @@ def _evidence(rows: Sequence[Row]) -> Evidence:
 
 def funnel(evidence: Evidence, examined: Examined, pipeline: Pipeline, k: int, *, searched: bool = True) -> dict[str, Step]:
     """The best evidence at each stage: its rank, and whether it is among what goes on. `searched` False: it was given."""
-    steps = {"indexed": Step(None, bool(evidence.ids))}
-    if evidence.by_words:
+    steps = {"indexed": Step(None, evidence.there)}
+    # a label that the documents' chunks no longer have is lost at the chunks as well
+    if evidence.by_words or (evidence.there and not evidence.ids):
         steps["chunk"] = Step(None, evidence.whole)
     stages = examined.answer.stages
     if searched:
-        steps |= _ranked(evidence.ids, stages, pipeline, k)
+        # of copies of one text fuse keeps one: where that is not the judged one, it stands for it from there on
+        kept = {hit.chunk_id for hit in examined.ranking.hits if not evidence.ids.isdisjoint(hit.aliases)}
+        steps |= _ranked(evidence.ids, evidence.ids | kept, stages, pipeline, k)
     checked = [trace for trace in stages if trace.stage == "validate"]
     if checked:
         steps["validate"] = Step(None, any(trace.chunk_ids for trace in checked) or not pipeline.require_evidence)
@@ -96,10 +109,11 @@ def funnel(evidence: Evidence, examined: Examined, pipeline: Pipeline, k: int, *
     return steps
 
 
-def _ranked(ids: frozenset[int], stages: Sequence[StageTrace], pipeline: Pipeline, k: int) -> dict[str, Step]:
-    """Stages that bring a list: `alive` where the next stage looks at it."""
+def _ranked(
+    ids: frozenset[int], kept: frozenset[int], stages: Sequence[StageTrace], pipeline: Pipeline, k: int
+) -> dict[str, Step]:
+    """Stages that bring a list: `alive` where the next stage looks at it. `kept`: the same ids with the copies kept of them."""
     found: dict[str, Step] = {}
-    names = {trace.stage for trace in stages}
     for trace in stages:
         if trace.stage == "retrieve":
             leg = trace.name.split("/")[0]
@@ -107,19 +121,22 @@ def _ranked(ids: frozenset[int], stages: Sequence[StageTrace], pipeline: Pipelin
             before = found.get(leg)
             if before is None or before.rank is None or (rank is not None and rank < before.rank):
                 found[leg] = Step(rank, rank is not None)
-    # copies of one text became one
-    copies = frozenset(i for trace in stages if trace.stage == "fuse" for i in trace.dropped.get("same text", ()))
-    last = None
+    if not found:
+        # answered without a search, as a greeting is
+        found = {leg: Step(None, False) for leg in pipeline.legs}
+    lists = {trace.stage: trace for trace in stages}  # of a stage that came twice the last
+    copies = frozenset(lists["fuse"].dropped.get("same text", ())) if "fuse" in lists else frozenset()
     takes = {"rerank": pipeline.rerank_candidates, "freshen": pipeline.candidates}
-    order = [stage for stage in ("fuse", "rerank", "freshen") if stage in names]
-    for stage, following in zip(order, [*order[1:], None], strict=True):
-        trace = next(t for t in reversed(stages) if t.stage == stage)
-        rank = _rank(ids, trace.chunk_ids)
-        if rank is None and stage == "fuse" and ids & copies:
-            rank = _rank_of_copy(trace)
-        most = max(takes[following], k) if following else k
-        found[stage] = last = Step(rank, rank is not None and rank <= most)
-    found["found"] = Step(last.rank if last else None, bool(last and last.alive))
+    order = [stage for stage in ("fuse", "rerank", "freshen") if stage in lists]
+    alive, rank = False, None
+    for place, stage in enumerate(order):
+        rank = _rank(kept, lists[stage].chunk_ids)
+        most = max(takes[order[place + 1]], k) if place + 1 < len(order) else k
+        # a copy that a reranker let fall: which of the list it was, the trace does not say
+        dropped_copy = stage == "fuse" and rank is None and bool(ids & copies)
+        alive = dropped_copy or (rank is not None and rank <= most)
+        found[stage] = Step(rank, alive)
+    found["found"] = Step(rank, alive)
     return found
 
 
@@ -127,9 +144,21 @@ def _rank(ids: frozenset[int], chunk_ids: Sequence[int]) -> int | None:
     return next((rank for rank, i in enumerate(chunk_ids, start=1) if i in ids), None)
 
 
-def _rank_of_copy(trace: StageTrace) -> int | None:
-    # which of the list it is a copy of, the trace does not say; that it stayed is what counts
-    return 1 if trace.chunk_ids else None
+def named(evidence: Evidence, hits: Sequence[Hit], traps: frozenset[str]) -> list[tuple[int, str, str]]:
+    """Each hit as (chunk, uri, status). Of copies of one text the judged one is named where fuse kept another one.
+
+    A copy that should not be there (archived, a draft, a trap) stays what it is.
+    """
+    judged = {i: piece for piece in evidence.pieces for i in piece.chunks}
+    relevant = {piece.uri for piece in evidence.pieces}
+    found = []
+    for hit in hits:
+        copy = next((i for i in hit.aliases if i in judged), None)
+        if copy is None or hit.uri in relevant or hit.uri in traps or hit.status != "active":
+            found.append((hit.chunk_id, hit.uri, hit.status))
+        else:
+            found.append((copy, judged[copy].uri, judged[copy].status or hit.status))
+    return found
 
 
 def cited(examined: Examined) -> list[Passage]:

@@ -66,6 +66,7 @@ def gate(eval_set: EvalSet, baseline: EvalRun, run: EvalRun, *, max_drop: Mappin
     for one in (baseline, run):
         if one.finished_at is None:
             raise ConfigError(f"run {one.eval_run_id} ({one.name}) is not finished; run it again, it goes on where it stopped")
+    check_questions(eval_set, baseline, run.settings.get("set_is"))
     staged = [
         metric for metric in wanted if measures.stage_of(metric) and all(comparing.values(one, metric) for one in (baseline, run))
     ]
@@ -85,3 +86,12 @@ def gate(eval_set: EvalSet, baseline: EvalRun, run: EvalRun, *, max_drop: Mappin
         if d.metric.startswith("contamination")
     }
     return Gate(comparison, tuple(failures), missing, {metric: (old, new) for metric, (old, new) in dirt.items()})
+
+
+def check_questions(eval_set: EvalSet, baseline: EvalRun, set_is: object) -> None:
+    """Raises ConfigError where a baseline was asked other questions, or by other judgements, than those of this hash."""
+    if set_is is not None and not comparing.same_questions(baseline.settings, {"set_is": set_is}):
+        raise ConfigError(
+            f"run {baseline.eval_run_id} ({baseline.name}) was asked when the set {eval_set.name!r} had other questions or "
+            f"judgements; ask it again: ragdb eval run {eval_set.name} -p {baseline.name}"
+        )

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations
+from subprocess import SubprocessError
 from typing import Any
 
 from ragdb.adapters import require
@@ -49,7 +51,8 @@ def per_question(
     """Each retrieval metric of each judged question: {key: {metric: value}}.
 
     `qrels` maps a question's key to its documents' grades, `ranked` to its documents, best first, each once. A question that
-    has qrels and no documents scores 0. Raises ConfigError for a metric that is not known, MissingExtra without ir-measures.
+    has qrels and no documents scores 0. Raises ConfigError for a metric that is not known or cannot be computed, MissingExtra
+    without ir-measures.
     """
     measures: dict[Any, list[str]] = {}
     for metric in metrics:
@@ -59,11 +62,29 @@ def per_question(
     if not measures or not qrels:
         return found
     ir_measures = require("ir_measures", "eval")
+    # numbers for names: some of what the library calls reads files with blanks between columns, and knows numbers only
+    keys, uris = list(qrels), _Numbers()
     # falling scores: the order of the list is the ranking, whatever its scores were
-    run = {key: {uri: -float(rank) for rank, uri in enumerate(ranked.get(key) or (_NOTHING,))} for key in qrels}
-    for one in ir_measures.iter_calc(list(measures), {key: dict(grades) for key, grades in qrels.items()}, run):
-        found[one.query_id] |= dict.fromkeys(measures[one.measure], float(one.value))
+    run = {
+        str(n): {uris[uri]: -float(rank) for rank, uri in enumerate(ranked.get(key) or (_NOTHING,))}
+        for n, key in enumerate(keys, start=1)
+    }
+    judged = {str(n): {uris[uri]: grade for uri, grade in qrels[key].items()} for n, key in enumerate(keys, start=1)}
+    try:
+        for one in ir_measures.iter_calc(list(measures), judged, run):
+            found[keys[int(one.query_id) - 1]] |= dict.fromkeys(measures[one.measure], float(one.value))
+    except (AssertionError, ValueError, OSError, SubprocessError) as error:
+        names = ", ".join(name for of_one in measures.values() for name in of_one)
+        raise ConfigError(f"{names} cannot be computed: {error}; a metric has a k, such as recall@20") from error
     return found
+
+
+class _Numbers(dict[str, str]):
+    """A number for each name, from d1."""
+
+    def __missing__(self, name: str) -> str:
+        self[name] = number = f"d{len(self) + 1}"
+        return number
 
 
 def contamination(result: Result, question: EvalQuestion, k: int) -> float:
@@ -78,7 +99,8 @@ def stability(questions: Sequence[EvalQuestion], ranked: Mapping[str, Sequence[s
     """How alike the lists of paraphrases are: each question's mean average overlap with the others of its group, 0 to 1.
 
     Average overlap of two lists to depth k: the mean over depths 1..k of the share that both have (Fagin, Kumar and Sivakumar
-    2003; Webber, Moffat and Zobel 2010, section 2). Questions without a paraphrase are left out.
+    2003; Webber, Moffat and Zobel 2010, section 2). Where both lists are shorter than k, to the depth of the longer one: a list
+    is as stable as can be when it comes again. Questions without a paraphrase are left out.
     """
     groups: dict[str, list[str]] = {}
     for question in questions:
@@ -95,9 +117,10 @@ def stability(questions: Sequence[EvalQuestion], ranked: Mapping[str, Sequence[s
 
 def average_overlap(one: Sequence[str], other: Sequence[str], k: int) -> float:
     """See `stability`. Two empty lists are the same list."""
-    if not one and not other:
+    depth = min(k, max(len(one), len(other)))
+    if not depth:
         return 1.0
-    return sum(len(set(one[:d]) & set(other[:d])) / d for d in range(1, k + 1)) / k
+    return sum(len({*one[:d]} & {*other[:d]}) / d for d in range(1, depth + 1)) / depth
 
 
 def cut(metric: str, default: int = 10) -> int:
@@ -107,10 +130,20 @@ def cut(metric: str, default: int = 10) -> int:
 
 
 def check(metrics: Sequence[str]) -> None:
-    """Raises ConfigError for a name that means nothing."""
+    """Raises ConfigError for a name that means nothing, or a metric that cannot be computed here."""
     for metric in metrics:
-        if metric.split("@")[0] not in _OURS and stage_of(metric) is None:
-            _parsed(metric)
+        if stage_of(metric) is not None:
+            continue
+        if metric.split("@")[0] in _OURS:
+            if not re.fullmatch(r"[a-z]+@[1-9][0-9]{0,3}", metric):
+                raise ConfigError(f"the metric is {metric!r}; it has a k from 1 to 9999, such as {metric.split('@')[0]}@5")
+        else:
+            _try(metric)
+
+
+@lru_cache(maxsize=64)
+def _try(metric: str) -> None:
+    per_question([metric], {"q": {"a": 1}}, {"q": ["a"]})
 
 
 def _parsed(metric: str) -> Any:

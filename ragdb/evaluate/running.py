@@ -20,7 +20,7 @@ from ragdb.errors import ConfigError, RagDBError
 from ragdb.evaluate import evidence as evidences
 from ragdb.evaluate import measures, runs, sets
 from ragdb.evaluate.evidence import Evidence
-from ragdb.evaluate.types import EvalQuestion, EvalRun, EvalSet, Verdict
+from ragdb.evaluate.types import EvalQuestion, EvalRun, EvalSet, Result, Verdict
 from ragdb.pipeline import Examined, Pipeline, examine
 from ragdb.prompts import rendered
 
@@ -154,11 +154,16 @@ def settings_of(context: Context, judged: EvalSet, pipeline: Pipeline, how: How)
         "judge": how.judge.settings() if how.judge else None,
         "judged": list(how.judged) if how.judge else [],
         "collection_is": value(context.database.call("collection_fingerprint", collection=context.collection)),
-        "set_is": _digest([question.to_dict() for question in judged.questions]),
+        "set_is": set_digest(judged),
         "questions": len(judged.questions),
         "ragdb": ragdb.__version__,
         **({"note": note} if note else {}),
     }
+
+
+def set_digest(judged: EvalSet) -> str:
+    """What `set_is` is in the settings of a run: a hash of the questions and their judgements."""
+    return _digest([question.to_dict() for question in judged.questions])
 
 
 def _digest(given: Any) -> str:
@@ -250,16 +255,19 @@ def _result(
     except RagDBError as error:
         return {**given, "error": f"{type(error).__name__}: {error}", "failed": True}
     answer = made.answer
+    if said := answer.usage.get("embedder_failed"):
+        # asked by words alone it would be another pipeline's result
+        return {**given, "run_id": answer.run_id, "error": f"EmbedderError: {said}", "failed": True}
     failed = answer.outcome == "llm_failed"
     verdicts = _verdicts(question, made, how)
-    hits = made.ranking.hits[: how.depth]
+    hits = evidences.named(evidence, made.ranking.hits[: how.depth], question.traps)
     searched = how.context == "retrieved"
     return {
         **given,
         "run_id": answer.run_id,
-        "chunk_ids": [hit.chunk_id for hit in hits],
-        "uris": [hit.uri for hit in hits],
-        "statuses": [hit.status for hit in hits],
+        "chunk_ids": [chunk_id for chunk_id, _, _ in hits],
+        "uris": [uri for _, uri, _ in hits],
+        "statuses": [status for _, _, status in hits],
         "funnel": evidences.as_json(evidences.funnel(evidence, made, pipeline, how.k, searched=searched))
         if question.answerable
         else {},
@@ -294,8 +302,11 @@ def _verdicts(question: EvalQuestion, made: Examined, how: How) -> list[Verdict]
 
 
 def _refusal(question: EvalQuestion, outcome: str) -> dict[str, float]:
-    """`refusal`: of what no document answers, the share that was refused; `false_refusal`: of what one does."""
-    if outcome == "llm_failed":
+    """`refusal`: of what no document answers, the share that was refused; `false_refusal`: of what one does.
+
+    An answer that failed and a greeting, which no document was looked up for, are neither.
+    """
+    if outcome in ("llm_failed", "no_retrieval"):
         return {}
     return {"false_refusal" if question.answerable else "refusal": float(outcome in _REFUSED)}
 
@@ -312,24 +323,34 @@ def _times(made: Examined) -> dict[str, float]:
 
 
 def measured(context: Context, run_id: int, judged: EvalSet, metrics: Sequence[str], *, cached: bool = False) -> EvalRun:
-    """The run with its results; metrics that were not computed before are computed from what is stored, and stored."""
+    """The run with its results; metrics that were not computed before are computed from what is stored, and stored.
+
+    Where the judgements changed since, all that are computed from lists of documents are computed again.
+    """
     measures.check(metrics)
     found = runs.get(context.database, run_id)
     questions = judged.by_key()
-    results = {result.key: result for result in found.results if result.key in questions}
-    wanted = {
-        key: [metric for metric in metrics if metric not in result.scores and measures.stage_of(metric) is None]
-        for key, result in results.items()
-        if result.error is None and found.settings.get("context") != "gold"
-    }
-    if any(wanted.values()):
-        fresh = _scores({key: results[key] for key, missing in wanted.items() if missing}, questions, metrics)
-        ids = {questions[key].eval_question_id: scores for key, scores in fresh.items() if scores}
-        if ids:
-            scores = {"scores": {str(question): values for question, values in ids.items()}}
-            context.database.call("put_eval_scores", eval_run_id=run_id, scores=scores)
+    results = {result.key: result for result in found.results if result.key in questions and result.error is None}
+    if found.settings.get("context") == "gold":
+        return runs.marked(found, cached=cached)
+    wanted = {metric for metric in metrics if measures.stage_of(metric) is None}
+    if found.settings.get("set_is") != set_digest(judged):
+        wanted |= {metric for result in results.values() for metric in result.scores} - {*ANSWER_SCORES}
+    elif not any(_lacks(result, questions[key], wanted) for key, result in results.items()):
+        return runs.marked(found, cached=cached)
+    # all of them: what a question scores may hang on others, as stability does
+    fresh = _scores(results, questions, sorted(wanted))
+    scores = {str(questions[key].eval_question_id): values for key, values in fresh.items() if values}
+    if scores:
+        context.database.call("put_eval_scores", eval_run_id=run_id, scores={"scores": scores})
         found = runs.get(context.database, run_id)
     return runs.marked(found, cached=cached)
+
+
+def _lacks(result: Result, question: EvalQuestion, metrics: Iterable[str]) -> bool:
+    """Whether a metric is missing that may count for this question: what is no relevance does without a relevant document."""
+    any_question = ("contamination", "stability")
+    return any(m not in result.scores and (question.answerable or m.startswith(any_question)) for m in metrics)
 
 
 def _scores(

@@ -26,7 +26,7 @@ def get(db: Caller, run_id: int) -> EvalRun:
 
 def find(db: Caller, eval_set: str, ref: str) -> EvalRun:
     """The run of this id, or the newest finished one of a set with this name. Raises ConfigError with those there are."""
-    if ref.isdigit():
+    if is_number(ref):
         found = get(db, int(ref))
         if found.eval_set != eval_set:
             raise ConfigError(f"run {ref} is of the set {found.eval_set!r}, not of {eval_set!r}; runs are compared within a set")
@@ -36,6 +36,11 @@ def find(db: Caller, eval_set: str, ref: str) -> EvalRun:
         there = ", ".join(f"{run.eval_run_id} ({run.name})" for run in listed(db, eval_set=eval_set)[:10]) or "none yet"
         raise ConfigError(f"the set {eval_set!r} has no finished run {ref!r}; there are {there}")
     return get(db, rows[0]["eval_run_id"])
+
+
+def is_number(ref: str) -> bool:
+    """Whether a text names a run by its number; sets have other names."""
+    return ref.isascii() and ref.isdigit() and len(ref) < 19
 
 
 def delete(db: Caller, run_id: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragdb.db.caller import Row, from_json, one, value
 from ragdb.errors import ConfigError
+from ragdb.evaluate.runs import is_number
 from ragdb.evaluate.types import EvalQuestion, EvalSet, Judgement, State
 
 if TYPE_CHECKING:
@@ -28,7 +29,15 @@ class Put:
 def make(
     rag: RagDB, name: str, *, collection: str | None = None, description: str | None = None, source: str | None = None
 ) -> None:
-    """Makes a set about a collection (the RagDB's own by default), or changes what is given of it."""
+    """Makes a set about a collection (the RagDB's own by default), or changes what is given of it.
+
+    Raises ConfigError for a name that is blank, longer than 200 characters, of more than a line, or a number, as runs have.
+    """
+    if not name.strip() or name != name.strip() or len(name) > 200 or not name.isprintable() or is_number(name):
+        raise ConfigError(
+            f"the set's name is {name[:80]!r}; it is one line of 1 to 200 characters, no blanks around it, and no number, as "
+            "runs have. Give it another one (--set)"
+        )
     rag.context.database.call(
         "put_eval_set", name=name, collection=collection or rag.context.collection, description=description, source=source
     )

@@ -89,8 +89,8 @@ def grid_of(base: Pipeline, given: Mapping[str, Sequence[str]]) -> list[Point]:
         name = ",".join(f"{key}={value}" for key, value in told.items())
         settings = {key: value_of(key, text) for key, text in told.items() if key not in CHUNK_SETTINGS}
         size = told.get("chunk_size")
-        if size is not None and not size.isdigit():
-            raise ConfigError(f"chunk_size is {size!r}; it is a whole number of tokens")
+        if size is not None and not (size.isascii() and size.isdigit() and int(size)):
+            raise ConfigError(f"chunk_size is {size!r}; it is a whole number of tokens, from 1")
         pipeline = _with(base, settings, f"{base.name}:{name}")
         points.append(Point(pipeline, int(size) if size else None, told.get("chunker")))
     return points

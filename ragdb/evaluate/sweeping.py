@@ -6,6 +6,7 @@ chunk of the database has already is not embedded again. `drop` removes such col
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ragdb.rag import RagDB
 
 _BESIDE = "~"
+_SIZE = re.compile(r":[0-9]+$")  # of `markdown:128`, `my_package.cut:MyChunker:128`
 
 
 def sweep(
@@ -51,9 +53,9 @@ def beside(rag: RagDB, collection: str, point: Point, *, progress: Callable[[str
     """The same documents, cut by another chunker, as a collection beside; made, or brought up to date."""
     source = running.about(rag, collection)
     info = source.info() or {}
-    chunker = point.chunker or str(info.get("chunker") or "markdown").partition(":")[0]
+    chunker = point.chunker or _SIZE.sub("", str(info.get("chunker") or "markdown"))
     if point.chunk_size:
-        if ":" in chunker:
+        if _SIZE.search(chunker):
             raise ConfigError(f"chunker {chunker!r} has a size already; sweep over chunker, or over chunk_size")
         chunker = f"{chunker}:{point.chunk_size}"
     name = f"{collection}{_BESIDE}{chunker}"
@@ -75,9 +77,11 @@ def beside(rag: RagDB, collection: str, point: Point, *, progress: Callable[[str
 
 
 def collections_beside(rag: RagDB, collection: str) -> list[str]:
-    """The collections that sweeps made of this one."""
+    """The collections that sweeps made of this one: each is called by its chunker, as no `help~notes` of a person's is."""
     rows = rag.context.database.call("list_collections")
-    return [row["collection"] for row in rows if row["collection"].startswith(f"{collection}{_BESIDE}")]
+    names = [row["collection"] for row in rows if row["collection"].startswith(f"{collection}{_BESIDE}")]
+    chunkers = {name: (running.about(rag, name).info() or {}).get("chunker") for name in names}
+    return [name for name in names if name == f"{collection}{_BESIDE}{chunkers[name]}"]
 
 
 def drop(rag: RagDB, collection: str) -> list[str]:

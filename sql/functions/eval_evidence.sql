@@ -2,7 +2,8 @@
 --   select key, uri, grade, kind, chunk_ids, whole_ids from ragdb.eval_evidence('help', 'help');
 -- kind: what was judged, a document, a chunk (by its label) or a quote. chunk_ids: chunks that hold it or a part of it, with where they begin and end;
 -- whole_ids: those that hold all of a quote. document_id is null where the document is not there (or not ready);
--- a quote that does not stand in its document has no chunks. Words of a quote may be apart by other blanks.
+-- a quote that does not stand in its document has no chunks. Words of a quote may be apart by other blanks. Where a quote
+-- stands in its document several times, the chunks of each place hold it.
 create or replace function ragdb.eval_evidence(eval_set text, collection text)
 returns table (key text, uri text, grade integer, trap boolean, kind text, document_id bigint, status text, chunk_ids bigint[], starts integer[], ends integer[],
                whole_ids bigint[])
@@ -20,33 +21,48 @@ begin
          coalesce(found.whole, '{}')
     from ragdb.eval_question q
     join ragdb.eval_judgement j on j.eval_question_id = q.eval_question_id
-   cross join lateral (select case when j.quote is not null then 'quote' when j.label is not null then 'label' else 'document' end as kind) kinds
+   cross join lateral (
+      select case when btrim(j.quote, E' \t\r\n\u3000') <> '' then 'quote' when j.label <> '' then 'label' else 'document' end as kind) kinds
     left join ragdb.document d on d.collection_id = c.collection_id and d.uri = j.uri and d.ready_revision > 0
     left join lateral (
       select r.content from ragdb.document_revision r
        where kinds.kind = 'quote' and r.document_id = d.document_id and r.revision = d.ready_revision) text on true
    cross join lateral (
-      select case when kinds.kind = 'quote' then coalesce(
-               nullif(position(j.quote in text.content), 0),
-               regexp_instr(text.content, ragdb.blank_insensitive(j.quote))) - 1 end as first) place
-   cross join lateral (
-      select case when place.first >= 0 then
-               case when substr(text.content, place.first + 1, length(j.quote)) = j.quote then place.first + length(j.quote)
-                    else regexp_instr(text.content, ragdb.blank_insensitive(j.quote), 1, 1, 1) - 1 end end as last) span
+      select array_agg(o.first order by o.first) as firsts, array_agg(o.last order by o.first) as lasts
+        from ragdb.places_of(text.content, case when kinds.kind = 'quote' then j.quote end) o) places
     left join lateral (
-      select array_agg(p.chunk_id order by p.ordinal) as ids, array_agg(p.start_at order by p.ordinal) as starts,
-             array_agg(p.end_at order by p.ordinal) as ends,
-             array_agg(p.chunk_id order by p.ordinal) filter (where p.start_at <= place.first and p.end_at >= span.last) as whole
-        from ragdb.chunk_place p
-       where p.document_id = d.document_id and p.revision = d.ready_revision
-         and case kinds.kind when 'document' then true
-                             when 'label' then p.label = j.label
-                             else place.first >= 0 and p.start_at < span.last and p.end_at > place.first end) found on true
+      select array_agg(x.chunk_id order by x.ordinal) as ids, array_agg(x.start_at order by x.ordinal) as starts,
+             array_agg(x.end_at order by x.ordinal) as ends, array_agg(x.chunk_id order by x.ordinal) filter (where x.whole) as whole
+        from (select p.chunk_id, p.ordinal, p.start_at, p.end_at,
+                     exists (select from unnest(places.firsts, places.lasts) as o(first, last)
+                              where p.start_at < o.last and p.end_at > o.first) as part,
+                     exists (select from unnest(places.firsts, places.lasts) as o(first, last)
+                              where p.start_at <= o.first and p.end_at >= o.last) as whole
+                from ragdb.chunk_place p
+               where p.document_id = d.document_id and p.revision = d.ready_revision
+                 and (kinds.kind <> 'label' or p.label = j.label)) x
+       where kinds.kind <> 'quote' or x.part) found on true
    where q.eval_set_id = s.eval_set_id and q.state = 'accepted'
    order by q.key, j.eval_judgement_id;
 end
 $function$;
 comment on function ragdb.eval_evidence(text, text) is 'The judgements of a set with the chunks of a collection that hold what was judged.';
+
+-- Where words stand in a text, the first 100 places: from 0, the end not included. By other blanks where not as they are.
+create or replace function ragdb.places_of(content text, words text) returns table (first integer, last integer)
+language sql immutable rows 1
+set search_path from current
+as $function$
+  select (sum(length(t.part)) over (order by t.n) + (t.n - 1) * length(words))::integer,
+         (sum(length(t.part)) over (order by t.n) + t.n * length(words))::integer
+    from unnest(string_to_array(content, words)) with ordinality as t(part, n)
+   where position(words in content) > 0 and t.n <= least(100, cardinality(string_to_array(content, words)) - 1)
+  union all
+  select regexp_instr(content, p.pattern, 1, i) - 1, regexp_instr(content, p.pattern, 1, i, 1) - 1
+    from (select ragdb.blank_insensitive(words) as pattern where position(words in content) = 0) p
+   cross join lateral generate_series(1, least(100, regexp_count(content, p.pattern))) i
+$function$;
+comment on function ragdb.places_of(text, text) is 'Where words stand in a text, whatever blanks are between them; the first 100 places.';
 
 -- A text as a regular expression that takes any blanks for its blanks.
 create or replace function ragdb.blank_insensitive(words text) returns text

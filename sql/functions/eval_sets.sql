@@ -87,7 +87,7 @@ begin
     continue when g.judgements is null;
     delete from ragdb.eval_judgement j where j.eval_question_id = id;
     insert into ragdb.eval_judgement (eval_question_id, uri, label, quote, grade, trap)
-    select id, j.uri, j.label, j.quote, coalesce(j.grade, case when coalesce(j.trap, false) then 0 else 1 end), coalesce(j.trap, false)
+    select id, j.uri, nullif(j.label, ''), nullif(btrim(j.quote, E' \t\r\n\u3000'), ''), coalesce(j.grade, case when coalesce(j.trap, false) then 0 else 1 end), coalesce(j.trap, false)
       from jsonb_to_recordset(g.judgements) as j(uri text, label text, quote text, grade integer, trap boolean);
     get diagnostics n = row_count;
     judgements := judgements + n;

@@ -46,6 +46,24 @@ def test_contamination_counts_archived_drafts_and_traps_among_the_first_document
     assert measures.contamination(Result("q"), question, 5) == 0.0
 
 
+def test_any_measure_of_the_library_works_whatever_documents_are_called() -> None:
+    found = measures.per_question(
+        ["ERR@10", "ndcg@10"], {"a question": {"my file.md": 1}}, {"a question": ["my file.md", "b\tc"]}
+    )
+    assert found == {"a question": {"ERR@10": 0.0625, "ndcg@10": 1.0}}
+
+
+@pytest.mark.parametrize("name", ["recall", "contamination", "contamination@x", "stability@0"])
+def test_a_metric_that_needs_its_k_says_so(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"has a k"):
+        measures.check([name])
+
+
+def test_a_short_list_that_comes_again_is_stable() -> None:
+    assert measures.average_overlap(["a", "b"], ["a", "b"], 10) == 1.0
+    assert measures.average_overlap(["a"], ["a", "b"], 10) == 0.75
+
+
 def test_paraphrases_that_find_the_same_in_the_same_order_are_stable() -> None:
     questions = [EvalQuestion("a", "?"), EvalQuestion("b", "?", paraphrase_of="a"), EvalQuestion("alone", "?")]
     same = measures.stability(questions, {"a": ["x", "y"], "b": ["x", "y"], "alone": ["x"]}, 2)

@@ -1,0 +1,204 @@
+"""Evaluation at its edges: copies, greetings, quotes that repeat, sets that changed since, what fails in the middle."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from ragdb import Document, RagDB
+from ragdb.errors import ConfigError, EmbedderError
+from ragdb.evaluate import EvalQuestion, How, Judgement, compare, gate, means, run, sets, sweep
+from ragdb.evaluate.running import measured
+from ragdb.evaluate.settings import pipeline_of
+from ragdb.evaluate.sweeping import drop
+from ragdb.evaluate.types import EvalRun, Step
+from ragdb.testing import FakeEmbedder
+
+COPY = "# Alpha\n\nThe alpha device is reset with the red button on its back.\n"
+LONG = "# Long\n\n" + "\n\n".join(
+    f"## Part {n}\n\nPart {n} tells of gamma{n} and (a+b)*[c] for $5.00 in all. The same words stand here." for n in range(8)
+)
+HYBRID = pipeline_of("hybrid:rerank=false")
+
+
+class Backwards:
+    """A reranker that turns the list round."""
+
+    name = "backwards"
+    max_tokens = 512
+
+    def score(self, query: str, passages: Sequence[str]) -> list[float]:
+        return [float(place) for place in range(len(passages))]
+
+
+@pytest.fixture
+def rag(ragdb_url: str) -> Iterator[RagDB]:
+    with RagDB(ragdb_url, collection="edge", embedder=FakeEmbedder(), chunker="markdown:64") as made:
+        for n in range(3):
+            made.add(Document(f"copy{n}.md", COPY))
+        made.add(Document("long.md", LONG))
+        made.add(Document("ja.md", "# 日本\n\n東京は日本の首都です。\u3000人口は約1400万人\nです。"))
+        made.context.database.call("refresh_lexical_stats")
+        sets.make(made, "edge")
+        yield made
+
+
+def asked(rag: RagDB, *questions: EvalQuestion, pipeline: str = "hybrid:rerank=false", k: int = 6) -> EvalRun:
+    sets.put_questions(rag, "edge", questions)
+    return run(rag, "edge", [pipeline_of(pipeline)], how=How(k=k))[0]
+
+
+def test_a_copy_of_the_judged_text_counts_as_the_judged_one(rag: RagDB) -> None:
+    question = "How is the alpha device reset with the red button?"
+    given = [EvalQuestion(f"c{n}", question, (Judgement(f"copy{n}.md"),)) for n in range(3)]
+    found = asked(rag, *given)
+    assert [result.documents[0] for result in found.results] == ["copy0.md", "copy1.md", "copy2.md"]
+    assert means(found)["ndcg@10"].value == 1.0
+    assert {result.funnel["fuse"] for result in found.results} == {Step(1, True)}
+    # a trap that stands for its copies stays a trap
+    trap = asked(rag, EvalQuestion("c1", question, (Judgement("copy1.md"), Judgement("copy0.md", 0, trap=True))))
+    assert trap.by_key()["c1"].documents[0] == "copy0.md"
+    with RagDB(rag.context.database.target, collection="edge", embedder=FakeEmbedder(), reranker=Backwards()) as other:
+        after = run(other, "edge", [pipeline_of("hybrid:rerank=true")])[0]
+    funnels = [after.by_key()[key].funnel for key in ("c0", "c2")]
+    assert funnels[0]["rerank"].rank is not None
+    assert funnels[0]["rerank"] == funnels[1]["rerank"]
+
+
+def test_a_greeting_is_neither_refused_nor_answered(rag: RagDB) -> None:
+    found = asked(rag, EvalQuestion("g1", "Hello!", (Judgement("long.md"),)), EvalQuestion("g2", "Hello!"), pipeline="hybrid")
+    answerable, hopeless = (found.by_key()[key] for key in ("g1", "g2"))
+    assert (answerable.outcome, answerable.error, answerable.lost_at) == ("no_retrieval", None, "retrieve")
+    assert answerable.scores["ndcg@10"] == 0.0
+    assert not {"refusal", "false_refusal"} & {*answerable.scores, *hopeless.scores}
+
+
+@pytest.mark.parametrize(
+    ("uri", "words", "chunks"),
+    [
+        ("long.md", "The same words stand here.", 8),
+        ("long.md", "gamma3 and (a+b)*[c]\n for  $5.00", 1),
+        ("long.md", "The same\nwords", 8),
+        ("ja.md", "首都です。 人口は約1400万人 です", 1),
+        ("long.md", "words that are not there", 0),
+    ],
+)
+def test_a_quote_is_found_wherever_it_stands(rag: RagDB, uri: str, words: str, chunks: int) -> None:
+    sets.put_questions(rag, "edge", [EvalQuestion("q", "gamma3?", (Judgement(uri, quote=words),))])
+    (row,) = rag.context.database.call("eval_evidence", eval_set="edge", collection="edge")
+    assert (row["kind"], len(row["chunk_ids"]), row["chunk_ids"]) == ("quote", chunks, row["whole_ids"])
+
+
+def test_the_places_of_words_are_counted_from_zero(query: object, rag: RagDB) -> None:
+    rows = query("select first, last from ragdb.places_of('aXbbXaX', 'X')")  # type: ignore[operator]
+    assert rows == [(1, 2), (4, 5), (6, 7)]
+    assert query("select count(*) from ragdb.places_of(repeat('ab', 500), 'ab')") == [(100,)]  # type: ignore[operator]
+    assert query("select first, last from ragdb.places_of(E'a\\n\\nb a  b', 'a b')") == [(0, 4), (5, 9)]  # type: ignore[operator]
+
+
+def test_a_label_or_quote_that_is_gone_is_lost_at_its_chunk_not_with_its_document(rag: RagDB) -> None:
+    found = asked(
+        rag,
+        EvalQuestion("label", "Where is gamma3?", (Judgement("long.md", label="long.md#gone#00"),)),
+        EvalQuestion("words", "Where is gamma3?", (Judgement("long.md", quote="not in there"),)),
+        EvalQuestion("blank", "Where is gamma3?", (Judgement("long.md", label="", quote=" \n"),)),
+        EvalQuestion("document", "Where is gamma3?", (Judgement("gone.md"),)),
+    )
+    lost = {result.key: result.lost_at for result in found.results}
+    assert (lost["label"], lost["words"], lost["document"]) == ("chunk", "chunk", "indexed")
+    # words that are none judge the document
+    assert found.by_key()["blank"].funnel["fuse"].alive
+    assert sets.read(rag, "edge").by_key()["blank"].judgements == (Judgement("long.md"),)
+
+
+ALPHA = EvalQuestion("a", "How is the alpha device reset with the red button?", (Judgement("copy0.md"),), tags=("t",))
+GAMMA = EvalQuestion("g", "What does gamma3 cost?", (Judgement("long.md", quote="gamma3"),))
+
+
+def test_a_baseline_of_other_judgements_is_told_and_no_baseline(rag: RagDB) -> None:
+    before = asked(rag, ALPHA, GAMMA)
+    assert before.by_key()["a"].scores["ndcg@10"] == 1.0
+    # what was right is a trap now, and the other question is gone
+    sets.put_questions(
+        rag, "edge", [dataclasses.replace(ALPHA, judgements=(Judgement("ja.md"), Judgement("copy0.md", 0, trap=True)))]
+    )
+    sets.set_state(rag, "edge", ["g"], "rejected")
+    after = run(rag, "edge", [HYBRID])[0]
+    judged = sets.read(rag, "edge")
+    assert after.eval_run_id != before.eval_run_id
+    with pytest.raises(ConfigError, match=r"other questions or judgements; ask it again: ragdb eval run edge"):
+        gate(judged, before, after)
+    # lists of documents are measured again by the judgements of now
+    again = measured(rag.context, before.eval_run_id, judged, ("mrr@10",))
+    assert again.by_key()["a"].scores["ndcg@10"] == after.by_key()["a"].scores["ndcg@10"] < 1.0
+    assert again.by_key()["a"].scores["contamination@5"] > 0
+    found = compare(judged, again, after)
+    assert {difference.n for difference in found.differences} == {1}
+    assert "judgements changed" in found.cautions[0]
+    assert compare(judged, after, after).cautions == ()
+
+
+def test_a_comparison_tells_what_else_differs(rag: RagDB) -> None:
+    before, after = asked(rag, ALPHA, GAMMA), asked(rag, ALPHA, GAMMA, k=2)
+    rag.add(Document("more.md", "# More\n\nMore of gamma3."))
+    later = asked(rag, ALPHA, GAMMA, k=2)
+    judged = sets.read(rag, "edge")
+    assert compare(judged, before, after).cautions == ("k was 6, then 2",)
+    assert compare(judged, after, later).cautions == ("the collection edge changed in between",)
+
+
+def test_a_leg_that_could_not_be_asked_is_an_error_not_a_result(rag: RagDB) -> None:
+    class Away(FakeEmbedder):
+        def embed_query(self, text: str) -> Sequence[float]:
+            raise EmbedderError("the embedder is away")
+
+    sets.put_questions(rag, "edge", [ALPHA, GAMMA])
+    with RagDB(rag.context.database.target, collection="edge", embedder=Away(name=FakeEmbedder().name)) as other:
+        found = run(other, "edge", [HYBRID])[0]
+    assert found.finished_at is None
+    assert {result.error for result in found.results} == {"EmbedderError: the embedder is away"}
+    after = run(rag, "edge", [HYBRID])[0]
+    assert after.eval_run_id == found.eval_run_id
+    assert after.finished_at is not None
+    assert after.by_key()["a"].funnel["semantic"].alive
+
+
+def test_stability_is_of_all_paraphrases_also_of_a_run_that_went_on(rag: RagDB) -> None:
+    class Breaking(FakeEmbedder):
+        def embed_query(self, text: str) -> Sequence[float]:
+            if "third" in text:
+                raise EmbedderError("the embedder is away")
+            return super().embed_query(text)
+
+    given = [
+        EvalQuestion("p1", "What does gamma3 cost?", (Judgement("long.md"),)),
+        EvalQuestion("p2", "What does gamma3 cost in all?", (Judgement("long.md"),), paraphrase_of="p1"),
+        EvalQuestion("p3", "首都 third", (Judgement("long.md"),), paraphrase_of="p1"),
+    ]
+    sets.put_questions(rag, "edge", given)
+    how = How(metrics=("ndcg@10", "stability@5"))
+    with RagDB(rag.context.database.target, collection="edge", embedder=Breaking(name=FakeEmbedder().name)) as other:
+        assert run(other, "edge", [HYBRID], how=how)[0].finished_at is None
+    found = run(rag, "edge", [HYBRID], how=how)[0]
+    whole = run(rag, "edge", [HYBRID], how=dataclasses.replace(how, again=True))[0]
+    assert {r.key: r.scores["stability@5"] for r in found.results} == {r.key: r.scores["stability@5"] for r in whole.results}
+
+
+def test_only_collections_of_sweeps_are_dropped(rag: RagDB) -> None:
+    sets.put_questions(rag, "edge", [ALPHA])
+    with RagDB(rag.context.database.target, collection="edge~notes", embedder=FakeEmbedder()) as other:
+        other.add(Document("mine.md", "# Mine\n\nNobody else's."))
+    sweep(rag, "edge", {"chunk_size": ["32"]}, base=HYBRID)
+    assert drop(rag, "edge") == ["edge~markdown:32"]
+    names = {row["collection"] for row in rag.context.database.call("list_collections")}
+    assert names == {"edge", "edge~notes"}
+    with pytest.raises(ConfigError, match="chunk_size is '0'"):
+        sweep(rag, "edge", {"chunk_size": ["0"]}, base=HYBRID)
+
+
+@pytest.mark.parametrize("name", ["7", "", " ", "a ", "a\nb", "x" * 201])
+def test_a_name_that_no_set_can_have(rag: RagDB, name: str) -> None:
+    with pytest.raises(ConfigError, match="the set's name is"):
+        sets.make(rag, name)
