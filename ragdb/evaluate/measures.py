@@ -8,6 +8,7 @@ ir-measures knows can be named in its own way (`ERR@10`).
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -48,11 +49,26 @@ def per_question(
     if not measures or not qrels:
         return found
     ir_measures = require("ir_measures", "eval")
+    # numbers for names: the programs behind some measures (ERR is one) read files in columns and take no other topics
+    keys = {str(number): key for number, key in enumerate(qrels, 1)}
+    names: dict[str, str] = {}
+    judged = {number: {_short(names, uri): grade for uri, grade in qrels[key].items()} for number, key in keys.items()}
     # falling scores: the order of the list is the ranking, whatever its scores were
-    run = {key: {uri: -float(rank) for rank, uri in enumerate(ranked.get(key) or (_NOTHING,))} for key in qrels}
-    for one in ir_measures.iter_calc(list(measures), {key: dict(grades) for key, grades in qrels.items()}, run):
-        found[one.query_id] |= dict.fromkeys(measures[one.measure], float(one.value))
+    run = {
+        number: {_short(names, uri): -float(rank) for rank, uri in enumerate(ranked.get(key) or (_NOTHING,))}
+        for number, key in keys.items()
+    }
+    try:
+        for one in ir_measures.iter_calc(list(measures), judged, run):
+            found[keys[one.query_id]] |= dict.fromkeys(measures[one.measure], float(one.value))
+    except (RuntimeError, ValueError, subprocess.SubprocessError) as error:
+        wanted = ", ".join(name for same in measures.values() for name in same)
+        raise ConfigError(f"ir-measures cannot compute one of {wanted} here: {error}") from error
     return found
+
+
+def _short(names: dict[str, str], uri: str) -> str:
+    return names.setdefault(uri, f"d{len(names)}")
 
 
 def contamination(result: Result, question: EvalQuestion, k: int) -> float:
