@@ -184,6 +184,11 @@ def gate(
         json_line({"passed": found.passed, "reason": found.reason, "run": new.eval_run_id, **found.comparison.to_dict()})
     else:
         _show_comparison(found.comparison)
+        if new.eval_run_id == old.eval_run_id:
+            note(
+                f"nothing has changed since run {old.eval_run_id}, so it was compared with itself; --again asks all the same. "
+                "A name as the baseline is its newest run, this gate's own too: give a number to keep it"
+            )
         say(f"{'passed' if found.passed else 'refused'}: {found.reason}")
     if not found.passed:
         raise typer.Exit(1)
@@ -357,6 +362,8 @@ def _p50(one: EvalRun) -> float:
 
 
 def _show_comparison(found: Comparison) -> None:
+    from ragdb.evaluate.conclusion import improved
+
     say(f"{found.before} -> {found.after}")
     for caution in found.cautions:
         note(caution)
@@ -370,8 +377,7 @@ def _show_comparison(found: Comparison) -> None:
                 f"{d.change:+.4f}",
                 f"{d.low:+.4f} to {d.high:+.4f}",
                 f"{d.p:.3f}",
-                str(d.better),
-                str(d.worse),
+                *map(str, improved(d)),
                 str(d.n),
             )
             for d in found.differences

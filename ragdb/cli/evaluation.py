@@ -78,6 +78,7 @@ def import_(
         questions, unknown, by_name = importing.matched(rag, collection, read.questions)
         sets.make(rag, eval_set, collection=collection, source=str(path))
         put = sets.put_questions(rag, eval_set, questions)
+        misquoted, alone = importing.astray(rag, eval_set, collection, questions)
     if state.json:
         json_line(
             {
@@ -87,6 +88,8 @@ def import_(
                 "changed": put.changed,
                 "judgements": put.judgements,
                 "unknown_documents": unknown,
+                "unknown_quotes": misquoted,
+                "unknown_paraphrases": alone,
                 "ignored": list(read.ignored),
             }
         )
@@ -103,8 +106,15 @@ def import_(
     if by_name:
         note(f"{counted(by_name, 'document')} matched by file name")
     if unknown:
-        shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-        note(f"{counted(len(unknown), 'judged document')} not in the collection {collection}: {shown}")
+        note(f"{counted(len(unknown), 'judged document')} not in the collection {collection}: {_first(unknown)}")
+    if misquoted:
+        note(f"a quote that does not stand in its document, which counts as not found: {_first(misquoted)}")
+    if alone:
+        note(f"paraphrase_of names a question that the set does not have: {_first(alone)}")
+
+
+def _first(keys: list[str]) -> str:
+    return ", ".join(keys[:5]) + (", ..." if len(keys) > 5 else "")
 
 
 def _mapping(given: list[str]) -> dict[str, str]:

@@ -129,8 +129,8 @@ def read_rows(path: str | Path, mapping: Mapping[str, str] | None = None) -> Rea
     used = {name: _column(name, mapping, tuple(has), path) for name in NAMES}
     for name in ("question", "relevant"):
         if used[name] is None and mapping.get(name) != NONE:
-            more = " (or, where nothing is judged: relevant=-)" if name == "relevant" else ""
-            raise ConfigError(f"{path}: which column is {name}? It has {', '.join(has)}; say it: {name}=COLUMN{more}")
+            more = " (or, where nothing is judged: --map relevant=-)" if name == "relevant" else ""
+            raise ConfigError(f"{path}: which column is {name}? It has {', '.join(has)}; say it: --map {name}=COLUMN{more}")
     questions = [_from_row(row, used, path, number) for number, row in rows]
     ignored = tuple(column for column in has if column not in used.values())
     return Read(tuple(questions), ignored)
@@ -282,3 +282,14 @@ def matched(rag: RagDB, collection: str, questions: Sequence[EvalQuestion]) -> t
         for question in questions
     ]
     return found, sorted(named - uris - other.keys()), len(other)
+
+
+def astray(rag: RagDB, eval_set: str, collection: str, questions: Sequence[EvalQuestion]) -> tuple[list[str], list[str]]:
+    """Keys of these questions with a quote that its document does not have, and of those that repeat a question the set lacks."""
+    from ragdb.evaluate import sets
+
+    keys = {question.key for question in questions}
+    rows = rag.context.database.call("eval_evidence", eval_set=eval_set, collection=collection)
+    quotes = {row["key"] for row in rows if row["kind"] == "quote" and row["document_id"] is not None and not row["chunk_ids"]}
+    known = {question.key for question in sets.read(rag, eval_set, states=("accepted", "draft", "rejected")).questions}
+    return sorted(quotes & keys), sorted(q.key for q in questions if q.paraphrase_of and q.paraphrase_of not in known)

@@ -111,3 +111,12 @@ def test_what_is_wrong_is_said_with_what_there_is(cli: Cli, golden: Path, tmp_pa
     assert "which column is question? It has Frage, Seite" in cli("eval", "import", str(wrong), "-c", "help").err
     told = cli("eval", "import", str(wrong), "-c", "help", "--map", "question=Frage", "--map", "relevant=Seite")
     assert "1 judged document not in the collection help: a.md" in told.err
+    lines = (
+        '{"key": "a", "question": "What lies beside the rack?", "relevant": [{"uri": "%s", "quote": "words of no page"}]}\n'
+        '{"key": "b", "question": "Where is the rack?", "relevant": ["%s"], "paraphrase_of": "nobody"}\n'
+    )
+    uri = json.loads(cli("ls", "-c", "help", "--json").out.splitlines()[0])["documents"][0]["uri"]
+    (tmp_path / "odd.jsonl").write_text(lines % (uri, uri), encoding="utf-8")
+    told = cli("eval", "import", str(tmp_path / "odd.jsonl"), "-c", "help")
+    assert "a quote that does not stand in its document, which counts as not found: a\n" in told.err
+    assert "paraphrase_of names a question that the set does not have: b\n" in told.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 
 import pytest
 
@@ -25,6 +26,19 @@ def test_retrieval_metrics_are_those_of_their_papers() -> None:
     assert found["q"]["map@10"] == pytest.approx((1 / 2 + 2 / 4) / 2)
     assert found["q"]["success@1"] == 0.0
     assert set(found["nothing found"].values()) == {0.0}
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="ERR is computed by a perl program")
+def test_a_measure_that_reads_files_takes_names_with_blanks_and_letters() -> None:
+    qrels = {"q one": {"a page.md": 1}, "質問": {"頁.md": 1}}
+    found = measures.per_question(["ERR@10"], qrels, {"q one": ["a page.md", "b.md"], "質問": ["b.md", "頁.md"]})
+    assert found["q one"]["ERR@10"] == pytest.approx(0.0625)
+    assert found["質問"]["ERR@10"] == pytest.approx(0.03125)
+
+
+def test_a_measure_that_no_program_here_computes_is_an_error_with_its_name() -> None:
+    with pytest.raises(ConfigError, match=r"cannot compute one of RBP\(p=0.8\) here"):
+        measures.per_question(["RBP(p=0.8)"], {"a": {"x": 1}}, {"a": ["x"]})
 
 
 def test_a_metric_that_means_nothing_is_refused_with_those_there_are() -> None:
