@@ -37,7 +37,7 @@ def test_a_measure_that_reads_files_takes_names_with_blanks_and_letters() -> Non
 
 
 def test_a_measure_that_no_program_here_computes_is_an_error_with_its_name() -> None:
-    with pytest.raises(ConfigError, match=r"cannot compute one of RBP\(p=0.8\) here"):
+    with pytest.raises(ConfigError, match=r"RBP\(p=0.8\) cannot be computed"):
         measures.per_question(["RBP(p=0.8)"], {"a": {"x": 1}}, {"a": ["x"]})
 
 
