@@ -73,6 +73,7 @@ def add(
     The uri of a document is its path below the folder you name. Adding again what did not change costs nothing.
     Each line of a .jsonl is a document.
     """
+    from ragdb.ingest import documents as store
     from ragdb.ingest import worker
 
     changes = {
@@ -95,6 +96,8 @@ def add(
             report.take(_from_stdin(rag, prefix + uri, changes, embed=not queue))
         else:
             _add_paths(rag, paths, report, changes, prefix=prefix, glob=glob, embed=not queue)
+        if rag.context.written and rag.context.info() is not None:
+            store.refresh_stats(rag.context)  # texts that were cut anew may have left far fewer chunks
     report.print(state)
     if report.failed or report.interrupted:
         raise typer.Exit(130 if report.interrupted else 1)

@@ -48,6 +48,9 @@ JudgeName = Annotated[
 ]
 
 
+_FEW = 5  # questions that are named
+
+
 @verb(app)
 def run(
     state: State,
@@ -174,7 +177,7 @@ def gate(
             new = running.measured(rag.context, new.eval_run_id, judged, retrieval)
         else:
             same = running.how_of(old)
-            how = _how(rag, retrieval or None, judge=judge, jobs=jobs, again=again, **same)
+            how = _how(rag, retrieval or None, judge=judge, jobs=jobs, again=again, gate=True, **same)
             about = _other(state) or old.collection
             with Several() as asking:
                 new = running.run(rag, eval_set, [chosen], how=how, collection=about, progress=asking.told)[0]
@@ -350,9 +353,15 @@ def _show(state: State, found: Sequence[EvalRun], metrics: Sequence[str] | None)
         if funnel:
             say(f"{one.name}: evidence alive  " + "  ".join(f"{stage} {share:.2f}" for stage, share in funnel.items()))
         if lost := comparing.lost(one):
-            say(f"{one.name}: lost at  " + "  ".join(f"{stage} {count}" for stage, count in lost.items()))
+            say(f"{one.name}: lost at  " + "  ".join(f"{stage} {count}{_named(one, stage)}" for stage, count in lost.items()))
     counts = {mean.n for means in told.values() for mean in means.values()}
     note(f"over {min(counts)} to {max(counts)} questions" if counts else "no metric: nothing is judged")
+
+
+def _named(one: EvalRun, stage: str) -> str:
+    """The questions that lost their evidence there, where they are few."""
+    keys = [result.key for result in one.results if result.lost_at == stage]
+    return f" ({', '.join(keys)})" if len(keys) <= _FEW else ""
 
 
 def _p50(one: EvalRun) -> float:
@@ -362,8 +371,6 @@ def _p50(one: EvalRun) -> float:
 
 
 def _show_comparison(found: Comparison) -> None:
-    from ragdb.evaluate.conclusion import improved
-
     say(f"{found.before} -> {found.after}")
     for caution in found.cautions:
         note(caution)
@@ -377,7 +384,8 @@ def _show_comparison(found: Comparison) -> None:
                 f"{d.change:+.4f}",
                 f"{d.low:+.4f} to {d.high:+.4f}",
                 f"{d.p:.3f}",
-                *map(str, improved(d)),
+                str(d.better),
+                str(d.worse),
                 str(d.n),
             )
             for d in found.differences

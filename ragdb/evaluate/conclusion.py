@@ -66,16 +66,10 @@ def _short(changes: Sequence[Difference]) -> str:
 
 def said(change: Difference) -> str:
     """`ndcg@10 0.412 → 0.455 (+0.043, 95 % +0.010 to +0.077, p 0.012; 12 better, 4 worse of 36)`"""
-    up, down = improved(change)
     return (
         f"{change.metric} {change.before:.3f} → {change.after:.3f} ({signed(change.change)}, 95\u00a0% {signed(change.low)} to "
-        f"{signed(change.high)}, {p_value(change.p)}; {up} better, {down} worse of {change.n})"
+        f"{signed(change.high)}, {p_value(change.p)}; {change.better} better, {change.worse} worse of {change.n})"
     )
-
-
-def improved(change: Difference) -> tuple[int, int]:
-    """How many questions got better and worse; a Difference counts what rose and fell."""
-    return (change.worse, change.better) if lower_is_better(change.metric) else (change.better, change.worse)
 
 
 def signed(value: float) -> str:

@@ -205,7 +205,7 @@ def speed(every: Sequence[Shown]) -> tuple[list[str], list[Speed]]:
             for stage, ms in result.stage_ms.items():
                 stages.setdefault(stage, []).append(ms)
         costs = [result.cost for result in done if result.cost is not None]
-        times = [result.ms for result in done]
+        times = [result.ms - result.stage_ms.get("embed", 0.0) for result in done]
         lines.append(
             Speed(
                 run,

@@ -201,7 +201,6 @@ def _environment(for_markdown: bool) -> Any:
         "soft": lambda text: markupsafe.Markup(_BREAKS.sub(r"\1<wbr>", str(markupsafe.escape(text)))),
         "is_language": lambda name: bool(name and _LANGUAGE.fullmatch(name)),
         "effect": conclusion.effect,
-        "improved": conclusion.improved,
         "colour": lambda place: place % plots.COLOURS,
         "shape": lambda place: place % plots.SHAPES,
         "code": lambda text: _Markdown(f"<code>{_plain(text)}</code>"),

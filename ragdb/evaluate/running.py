@@ -67,12 +67,14 @@ class How:
     jobs: int = 1
     metrics: tuple[str, ...] = measures.DEFAULT
     again: bool = False
+    gate: bool = False
 
     def label(self, pipeline: str) -> str:
         """What a run is called: the pipeline's name, and what is unusual about how it is asked."""
         where = [f"where {json.dumps(dict(self.where), ensure_ascii=False, sort_keys=True)}"] if self.where else []
         gold = ["gold context"] if self.context == "gold" else []
-        return ", ".join([pipeline, *(["answers"] if self.answers else []), *gold, *where])
+        # so that the pipeline's name still means the run that somebody made to compare with
+        return ", ".join([pipeline, *(["answers"] if self.answers else []), *gold, *where, *(["gate"] if self.gate else [])])
 
     def __post_init__(self) -> None:
         for name, given, most in (("k", self.k, 1000), ("depth", self.depth, 1000), ("jobs", self.jobs, 64)):
@@ -187,6 +189,7 @@ def _one(
                 "settings": settings,
                 "fingerprint": fingerprint,
                 "again": how.again,
+                "gate": how.gate,
             },
         )
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from ragdb.adapters import require
 from ragdb.errors import ConfigError
+from ragdb.evaluate.measures import lower_is_better
 from ragdb.evaluate.types import Difference, Mean
 
 _RESAMPLES = 2000  # of a bootstrap: the interval's ends move by under a hundredth of its width
@@ -42,6 +43,8 @@ def difference(metric: str, before: Mapping[str, float], after: Mapping[str, flo
     change = sum(changes) / len(both)
     old, new = (sum(run[key] for key in both) / len(both) for run in (before, after))
     better, worse = sum(c > 0 for c in changes), sum(c < 0 for c in changes)
+    if lower_is_better(metric):
+        better, worse = worse, better
     if len(set(changes)) == 1:
         low = high = change
         # every question moved by the same: flipping the signs of n equal differences

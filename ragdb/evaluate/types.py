@@ -193,7 +193,10 @@ class Mean(_Value):
 
 @dataclass(frozen=True, slots=True)
 class Difference(_Value):
-    """A metric of two runs over the same `n` questions: means, the mean difference with its 95 % interval, and the p-value."""
+    """A metric of two runs over the same `n` questions: means, the mean difference with its 95 % interval, and the p-value.
+
+    `better` and `worse` count questions; for metrics where less is better (contamination, false_refusal) a fall is better.
+    """
 
     metric: str
     before: float

@@ -1,7 +1,7 @@
 -- Runs of an evaluation: begun, or taken up again, filled result by result, read.
 
 -- The run to fill: the newest one of this fingerprint (`finished` says whether all is there), else, or with again, a new one.
---   {"eval_set", "name", "collection", "pipeline": {...}, "settings": {...}, "fingerprint", "again"?: true}
+--   {"eval_set", "name", "collection", "pipeline": {...}, "settings": {...}, "fingerprint", "again"?: true, "gate"?: true}
 create or replace function ragdb.start_eval_run(run jsonb)
 returns table (eval_run_id bigint, finished boolean, results bigint)
 language plpgsql rows 1
@@ -19,6 +19,11 @@ begin
      where r.eval_set_id = s.eval_set_id and r.fingerprint = run ->> 'fingerprint'
      order by r.eval_run_id desc limit 1;
     if found then
+      -- what only a gate had asked is a run by its name once somebody asks for it; a gate takes no name away
+      update ragdb.eval_run r set name = run ->> 'name'
+       where not coalesce((run ->> 'gate')::boolean, false) and r.name <> run ->> 'name'
+         and r.eval_run_id = (select max(x.eval_run_id) from ragdb.eval_run x
+                               where x.eval_set_id = s.eval_set_id and x.fingerprint = run ->> 'fingerprint');
       return;
     end if;
   end if;

@@ -147,7 +147,7 @@ def test_less_contamination_is_better() -> None:
     before = small("dirty", 1, **{key: dataclasses.replace(ranked(key), scores={"contamination@5": 0.8}) for key in "abc"})
     after = small("clean", 2, **{key: dataclasses.replace(ranked(key), scores={"contamination@5": 0.0}) for key in "abc"})
     line = figures.metric("contamination@5", figures.shown(SMALL, [after], before)).lines[1]
-    assert line.change is not None and conclusion.improved(line.change) == (3, 0)
+    assert line.change is not None and (line.change.better, line.change.worse) == (3, 0)
     clear = dataclasses.replace(line.change, p=0.01)
     assert conclusion.effect(clear) == "better"
     assert conclusion.effect(dataclasses.replace(clear, change=0.8, low=0.7, high=0.9)) == "worse"
