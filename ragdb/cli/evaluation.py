@@ -59,7 +59,7 @@ def import_(
     qrels: Annotated[Path | None, typer.Option("--qrels", metavar="FILE", help="Judgements, for TREC topics.")] = None,
     split: Annotated[str, typer.Option("--split", help="Of a BEIR folder: qrels/SPLIT.tsv.")] = "test",
 ) -> None:
-    """Import judged questions into a set, about the collection that -c names.
+    """Import judged questions into a set, about the collection that -c names, else the one it is about already.
 
     Fields of a row: question, relevant, and where they are there key, reference, traps, quotes, tags, language, where,
     paraphrase_of. Names of documents are their uris, or file names that only one document has.
@@ -73,11 +73,12 @@ def import_(
     else:
         read = importing.read_rows(path, _mapping(mapping or []))
     eval_set = name or path.resolve().stem
-    with opened(state) as rag:
+    with opened(state, eval_set) as rag:  # of a set that is there: about its collection
         collection = rag.context.collection
         questions, unknown, by_name = importing.matched(rag, collection, read.questions)
         sets.make(rag, eval_set, collection=collection, source=str(path))
         put = sets.put_questions(rag, eval_set, questions)
+        gone = sets.quotes_not_found(rag, eval_set)
     if state.json:
         json_line(
             {
@@ -87,6 +88,7 @@ def import_(
                 "changed": put.changed,
                 "judgements": put.judgements,
                 "unknown_documents": unknown,
+                "quotes_not_found": gone,
                 "ignored": list(read.ignored),
             }
         )
@@ -102,6 +104,9 @@ def import_(
         note(f"not used: {', '.join(read.ignored)} (see --map)")
     if by_name:
         note(f"{counted(by_name, 'document')} matched by file name")
+    if gone:
+        keys = ", ".join(gone[:5]) + (", ..." if len(gone) > 5 else "")
+        note(f"{counted(len(gone), 'question')} with words that do not stand in their document: {keys}")
     if unknown:
         shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
         note(f"{counted(len(unknown), 'judged document')} not in the collection {collection}: {shown}")
@@ -245,8 +250,8 @@ def export(
             lines = (jsons.dumps(row, ensure_ascii=False) for row in exporting.rows(sets.read(rag, what)))
         else:
             lines = exporting.trec_qrels(sets.read(rag, what))
-        for line in lines:
-            sys.stdout.write(f"{line}\n")
+        # all or nothing: a name that the format cannot hold leaves no half file
+        sys.stdout.write("".join([f"{line}\n" for line in lines]))
 
 
 @verb(app)
