@@ -93,10 +93,12 @@ def report(
         if path is not None:
             _write(path, make(judged, found, baseline=base, metrics=metric, title=title))
             written[kind] = str(path)
-    if not written:
-        sys.stdout.write(reports.markdown(judged, found, baseline=base, metrics=metric, title=title))
-    elif state.json:
-        json_line({"runs": [one.eval_run_id for one in found], **written})
+    shown = None if written else reports.markdown(judged, found, baseline=base, metrics=metric, title=title)
+    if state.json:
+        told = written if shown is None else {"text": shown}
+        json_line({"runs": [one.eval_run_id for one in found], **told})
+    elif shown is not None:
+        sys.stdout.write(shown)
     else:
         say(f"{counted(len(found), 'run')} of {eval_set}: {', '.join(written.values())}")
 

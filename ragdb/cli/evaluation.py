@@ -59,7 +59,7 @@ def import_(
     qrels: Annotated[Path | None, typer.Option("--qrels", metavar="FILE", help="Judgements, for TREC topics.")] = None,
     split: Annotated[str, typer.Option("--split", help="Of a BEIR folder: qrels/SPLIT.tsv.")] = "test",
 ) -> None:
-    """Import judged questions into a set, about the collection that -c names.
+    """Import judged questions into a set, about the collection that -c names, else the one it is about already.
 
     Fields of a row: question, relevant, and where they are there key, reference, traps, quotes, tags, language, where,
     paraphrase_of. Names of documents are their uris, or file names that only one document has.
@@ -73,12 +73,13 @@ def import_(
     else:
         read = importing.read_rows(path, _mapping(mapping or []))
     eval_set = name or path.resolve().stem
-    with opened(state) as rag:
+    with opened(state, eval_set) as rag:  # of a set that is there: about its collection
         collection = rag.context.collection
         questions, unknown, by_name = importing.matched(rag, collection, read.questions)
         sets.make(rag, eval_set, collection=collection, source=str(path))
         put = sets.put_questions(rag, eval_set, questions)
-        misquoted, alone = importing.astray(rag, eval_set, collection, questions)
+        misquoted = sets.quotes_not_found(rag, eval_set)
+        alone = sets.unknown_paraphrases(rag, eval_set)
     if state.json:
         json_line(
             {
@@ -255,8 +256,8 @@ def export(
             lines = (jsons.dumps(row, ensure_ascii=False) for row in exporting.rows(sets.read(rag, what)))
         else:
             lines = exporting.trec_qrels(sets.read(rag, what))
-        for line in lines:
-            sys.stdout.write(f"{line}\n")
+        # all or nothing: a name that the format cannot hold leaves no half file
+        sys.stdout.write("".join([f"{line}\n" for line in lines]))
 
 
 @verb(app)

@@ -56,8 +56,8 @@ def read_beir(folder: str | Path, *, split: str = "test") -> Read:
     if not (folder / "queries.jsonl").is_file() or qrels_file is None:
         raise ConfigError(f"{folder} is not in BEIR's layout: it has queries.jsonl and qrels.tsv, or qrels/{split}.tsv")
     judged: dict[str, dict[str, Judgement]] = {}
-    for number, row in enumerate(csv.reader(io.StringIO(_text(qrels_file)), delimiter="\t"), start=1):
-        if not row or (number == 1 and not row[-1].strip().lstrip("-").isdigit()):
+    for number, row in enumerate((line.rstrip("\r").split("\t") for line in _text(qrels_file).split("\n")), start=1):
+        if row == [""] or (number == 1 and re.search("[a-z]", row[-1], re.I)):  # a head
             continue
         if len(row) not in (3, 4):
             raise ConfigError(f"{qrels_file}, line {number}: {len(row)} columns; it has question, document and grade")
@@ -94,7 +94,7 @@ def _topics(path: Path) -> list[tuple[str, str]]:
     text = _text(path)
     blocks = re.findall(r"<top>(.*?)(?:</top>|(?=<top>)|\Z)", text, re.S | re.I)
     if not blocks:
-        rows = [line.split("\t", 1) for line in text.splitlines() if line.strip()]
+        rows = [line.split("\t", 1) for line in text.split("\n") if line.strip()]
         if any(len(row) != 2 for row in rows):
             raise ConfigError(f"{path} has neither <top> blocks nor lines of: id, a tab, the question")
         return [(key.strip(), question.strip()) for key, question in rows]
@@ -166,16 +166,27 @@ def _from_row(row: Mapping[str, Any], used: Mapping[str, str | None], path: Path
     where = given.get("where") or {}
     if isinstance(where, str):
         where = _parsed(where, place)
+    if not isinstance(where, dict):
+        raise ConfigError(f'{place}: where is {where!r}; it is an object, such as {{"lang": "en"}}')
     return EvalQuestion(
-        key=str(given.get("key") or "").strip() or f"q{number}",
+        key=_text_or_none(given.get("key")) or f"q{number}",
         question=question,
-        judgements=tuple(dict.fromkeys(judgements)),
+        judgements=_once(judgements, place),
         reference=_text_or_none(given.get("reference")),
         language=_text_or_none(given.get("language")),
         tags=tuple(str(tag) for tag in _listed(given.get("tags"), place)),
         where=where,
         paraphrase_of=_text_or_none(given.get("paraphrase_of")),
     )
+
+
+def _once(judgements: Sequence[Judgement], place: str) -> tuple[Judgement, ...]:
+    """Each judgement once. Raises ConfigError for a document, or words of it, that are judged in two ways."""
+    found: dict[tuple[str, str | None, str | None], Judgement] = {}
+    for one in judgements:
+        if found.setdefault((one.uri, one.label, one.quote), one) != one:
+            raise ConfigError(f"{place} judges {one.uri!r} twice, and not the same; keep one of the two")
+    return tuple(found.values())
 
 
 def _text_or_none(given: Any) -> str | None:
@@ -186,11 +197,13 @@ def _judgements(given: Any, place: str, *, trap: bool = False) -> list[Judgement
     found = []
     for one in _listed(given, place):
         if isinstance(one, Mapping):
-            uri = one.get("uri") or one.get("document") or one.get("doc") or one.get("id")
-            if not uri:
+            uri = next((one[name] for name in ("uri", "document", "doc", "id") if one.get(name) not in (None, "")), None)
+            if uri is None:
                 raise ConfigError(f"{place} has a judgement without uri: {one!r}")
             grade = one.get("grade", one.get("relevance", 0 if trap else 1))
-            found.append(Judgement(str(uri), _grade(grade, place), trap, one.get("label"), one.get("quote")))
+            found.append(
+                Judgement(str(uri), _grade(grade, place), trap, *(_text_or_none(one.get(name)) for name in ("label", "quote")))
+            )
         elif isinstance(one, tuple):
             found.append(Judgement(one[0], _grade(one[1], place), trap))
         else:
@@ -215,32 +228,48 @@ def _listed(given: Any, place: str) -> list[Any]:
 def _parsed(text: str, place: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{place}: {text[:60]!r} is no JSON ({error})") from error
 
 
 def _grade(given: Any, place: Any, number: int | None = None) -> int:
     try:
-        return int(given)
-    except (TypeError, ValueError):
+        # 1.0 is what spreadsheets and some qrels write for 1
+        number_ = float(given)
+        if number_ != int(number_) or abs(number_) > 1_000_000:
+            raise ValueError
+        return int(number_)
+    except (TypeError, ValueError, OverflowError):
         at = f"{place}, line {number}" if number else place
         raise ConfigError(f"{at}: the grade is {given!r}; it is a whole number, 0 for not relevant") from None
 
 
 def _csv_rows(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
-    reader = csv.DictReader(io.StringIO(_text(path)), delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-    for row in reader:
-        if None in row:
-            raise ConfigError(f"{path}, line {reader.line_num} has more cells than the head; a cell with commas stands in quotes")
-        yield reader.line_num, {str(name).strip(): cell for name, cell in row.items()}
+    text = _text(path)
+    head = text.partition("\n")[0]
+    # where the comma is the decimal sign, spreadsheets put semicolons between cells
+    comma = ";" if ";" in head and "," not in head and "\t" not in head else ","
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t" if path.suffix.lower() == ".tsv" else comma)
+    try:
+        for row in reader:
+            if None in row:
+                raise ConfigError(
+                    f"{path}, line {reader.line_num} has more cells than the head; a cell with {comma!r} in it stands in quotes"
+                )
+            cells = {str(name).strip(): cell for name, cell in row.items() if str(name).strip()}
+            if any(cell and cell.strip() for cell in cells.values()):  # spreadsheets leave empty rows behind
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise ConfigError(f"{path}, line {reader.line_num} cannot be read as CSV: {error}") from error
 
 
 def _json_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
     text = _text(path)
+    # lines end at line feeds: JSON may have U+2028 and its like within a text
     if text.lstrip()[:1] == "[":
         rows = list(enumerate(_parsed(text, str(path)), start=1))
     else:
-        rows = [(n, _parsed(line, f"{path}, line {n}")) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        rows = [(n, _parsed(line, f"{path}, line {n}")) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
     for number, row in rows:
         if not isinstance(row, dict):
             raise ConfigError(f"{path}, line {number} is a {type(row).__name__}; a question is an object, one a line")
@@ -273,7 +302,8 @@ def matched(rag: RagDB, collection: str, questions: Sequence[EvalQuestion]) -> t
         after = rows[-1]["uri"]
     by_name: dict[str, list[str]] = {}
     for uri in uris:
-        for name in {Path(uri).name, Path(uri).stem, str(Path(uri).with_suffix(""))}:
+        place = Path(uri)
+        for name in {place.name, place.stem, str(place.with_suffix(""))} if place.name else ():
             by_name.setdefault(name, []).append(uri)
     named = {j.uri for question in questions for j in question.judgements}
     other = {name: by_name[name][0] for name in named - uris if len(by_name.get(name, ())) == 1}
@@ -282,14 +312,3 @@ def matched(rag: RagDB, collection: str, questions: Sequence[EvalQuestion]) -> t
         for question in questions
     ]
     return found, sorted(named - uris - other.keys()), len(other)
-
-
-def astray(rag: RagDB, eval_set: str, collection: str, questions: Sequence[EvalQuestion]) -> tuple[list[str], list[str]]:
-    """Keys of these questions with a quote that its document does not have, and of those that repeat a question the set lacks."""
-    from ragdb.evaluate import sets
-
-    keys = {question.key for question in questions}
-    rows = rag.context.database.call("eval_evidence", eval_set=eval_set, collection=collection)
-    quotes = {row["key"] for row in rows if row["kind"] == "quote" and row["document_id"] is not None and not row["chunk_ids"]}
-    known = {question.key for question in sets.read(rag, eval_set, states=("accepted", "draft", "rejected")).questions}
-    return sorted(quotes & keys), sorted(q.key for q in questions if q.paraphrase_of and q.paraphrase_of not in known)

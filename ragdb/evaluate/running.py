@@ -124,7 +124,23 @@ def run(
         raise ConfigError("answers by a language model are asked for, and there is none; set RAGDB_LLM, or llm= of RagDB")
     if how.judge is not None and not how.answers and how.context == "retrieved":
         raise ConfigError("a judge scores the answers of a language model; ask for answers too")
+    for pipeline in pipelines:
+        _check_parts(context, pipeline)
     return [_one(context, judged, pipeline, how, progress) for pipeline in pipelines]
+
+
+def _check_parts(context: Context, pipeline: Pipeline) -> None:
+    """Raises ConfigError for a pipeline with parts that are not here: measured without them it would be another one."""
+    for name in pipeline.rewrite:
+        context.rewriter(name)
+    if context.llm is None and "llm" in (pipeline.route, pipeline.compress):
+        raise ConfigError(
+            f"the pipeline {pipeline.name!r} asks a language model, and there is none; set RAGDB_LLM, or llm= of RagDB"
+        )
+    if pipeline.rerank:
+        reranker, note = context.reranker(asked_for=True)
+        if reranker is None:
+            raise ConfigError(f"the pipeline {pipeline.name!r} has a reranker: {note or 'RAGDB_RERANKER is none'}")
 
 
 def about(rag: RagDB, collection: str) -> Context:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from ragdb.db.caller import Row, from_json, one, value
 from ragdb.errors import ConfigError
 from ragdb.evaluate.runs import is_number
 from ragdb.evaluate.types import EvalQuestion, EvalSet, Judgement, State
+from ragdb.ingest.clean import clean_text
 
 if TYPE_CHECKING:
     from ragdb.rag import RagDB
@@ -46,8 +47,8 @@ def make(
 def put_questions(rag: RagDB, eval_set: str, questions: Iterable[EvalQuestion]) -> Put:
     """Adds questions, or changes those of the same key; the judgements given take the place of those there were.
 
-    Raises ConfigError for a set that is not there, a key that comes twice, and an empty key or question; then nothing of the
-    batch it stands in is stored, and no key is looked at before all were.
+    Texts are cleaned as those of documents are. Raises ConfigError for a set that is not there, a key that comes twice, an empty
+    key or question, a trap that is relevant and the same judged twice; then nothing is stored.
     """
     given = list(questions)
     seen: set[str] = set()
@@ -56,6 +57,7 @@ def put_questions(rag: RagDB, eval_set: str, questions: Iterable[EvalQuestion]) 
             raise ConfigError(f"a question has the key {question.key!r} and the text {question.question[:60]!r}; both are needed")
         if question.key in seen:
             raise ConfigError(f"the key {question.key!r} comes twice; the key of a question is its own in a set")
+        _check_judgements(question)
         seen.add(question.key)
     made = Put(0, 0, 0)
     for start in range(0, len(given), _BATCH):
@@ -78,6 +80,20 @@ def listed(rag: RagDB) -> list[Row]:
     return rag.context.database.call("eval_sets")
 
 
+def quotes_not_found(rag: RagDB, name: str) -> list[str]:
+    """Keys of questions with a quote or label that no chunk of its document holds, in the collection of `rag`."""
+    rows = rag.context.database.call("eval_evidence", eval_set=name, collection=rag.context.collection)
+    lost = (row["key"] for row in rows if row["kind"] != "document" and row["document_id"] is not None and not row["chunk_ids"])
+    return list(dict.fromkeys(lost))
+
+
+def unknown_paraphrases(rag: RagDB, name: str) -> list[str]:
+    """Keys of questions that repeat, they say, a question that the set does not have in any state."""
+    every = read(rag, name, states=("accepted", "draft", "rejected")).questions
+    known = {question.key for question in every}
+    return [question.key for question in every if question.paraphrase_of and question.paraphrase_of not in known]
+
+
 def set_state(rag: RagDB, name: str, keys: Sequence[str], state: State) -> int:
     """Accepts or rejects questions; returns how many there were of them."""
     return int(value(rag.context.database.call("set_eval_state", eval_set=name, keys={"keys": list(keys)}, state=state)))
@@ -89,10 +105,34 @@ def delete(rag: RagDB, name: str) -> dict[str, int]:
     return found
 
 
+def _check_judgements(question: EvalQuestion) -> None:
+    seen = set()
+    for judgement in question.judgements:
+        if judgement.trap and judgement.grade > 0:
+            raise ConfigError(
+                f"{question.key!r} has the trap {judgement.uri!r} with the grade {judgement.grade}; a trap has 0 or less"
+            )
+        if not judgement.uri:
+            raise ConfigError(f"{question.key!r} has a judgement without the uri of a document")
+        what = (judgement.uri, judgement.label or None, (judgement.quote or "").strip() or None)
+        if what in seen:
+            raise ConfigError(f"{question.key!r} has {judgement.uri!r} judged twice; keep one of the two")
+        seen.add(what)
+
+
 def _as_json(question: EvalQuestion) -> dict[str, Any]:
-    given = question.to_dict()
+    given: dict[str, Any] = _cleaned(question.to_dict())
     del given["eval_question_id"]
     return given
+
+
+def _cleaned(value: Any) -> Any:
+    """Texts as documents have them (no NUL, no lone surrogate, line feeds), so that a quote still stands in its document."""
+    if isinstance(value, str):
+        return clean_text(value)[0]
+    if isinstance(value, Mapping):
+        return {_cleaned(name): _cleaned(held) for name, held in value.items()}
+    return [_cleaned(held) for held in value] if isinstance(value, (list, tuple)) else value
 
 
 def _question(row: Row) -> EvalQuestion:

@@ -65,8 +65,8 @@ def weights_of(text: str) -> dict[str, float]:
         numbers = [float(part) for part in parts]
     except ValueError:
         numbers = []
-    if len(numbers) != len(LEGS):
-        raise ConfigError(f"weights is {text!r}; it is a number for each of {'/'.join(LEGS)}, such as 0.3/0.7")
+    if len(numbers) != len(LEGS) or not any(numbers):
+        raise ConfigError(f"weights is {text!r}; it is a number for each of {'/'.join(LEGS)}, not all 0, such as 0.3/0.7")
     return dict(zip(LEGS, numbers, strict=True))
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ragdb.rag import RagDB
 
 _BESIDE = "~"
+_LONGEST = 200  # characters of a collection's name
 _SIZE = re.compile(r":[0-9]+$")  # of `markdown:128`, `my_package.cut:MyChunker:128`
 
 
@@ -59,6 +60,11 @@ def beside(rag: RagDB, collection: str, point: Point, *, progress: Callable[[str
             raise ConfigError(f"chunker {chunker!r} has a size already; sweep over chunker, or over chunk_size")
         chunker = f"{chunker}:{point.chunk_size}"
     name = f"{collection}{_BESIDE}{chunker}"
+    if len(name) > _LONGEST:
+        raise ConfigError(
+            f"the collection beside would be called {name[:40]}...{name[-20:]}, {len(name)} characters where {_LONGEST} are the "
+            "most; a sweep over chunks needs a collection with a shorter name"
+        )
     context = source.sibling(name, embedder=info.get("model"), analyzer=True, chunker=chunker)
     context.chunking()  # a name that means nothing leaves no collection behind
     queued, after = 0, ""

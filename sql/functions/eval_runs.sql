@@ -35,7 +35,7 @@ end
 $function$;
 comment on function ragdb.start_eval_run(jsonb) is 'Begins an evaluation run, or returns the one that is the same: to go on with, or finished.';
 
--- Stores what became of one question, in the place of what there was:
+-- Stores what became of one question, in the place of an error; a result that is there stays, whoever else fills the run:
 --   {"eval_question_id", "run_id"?, "chunk_ids", "uris", "statuses", "funnel", "outcome"?, "answer"?, "document_ids"?, "error"?, "ms",
 --    "stage_ms", "cost"?, "scores": {metric: value},
 --    "verdicts": [{"metric", "step", "judge", "prompt_hash", "temperature", "raw"?, "value"?, "broken"?, "usage"}]}
@@ -64,7 +64,11 @@ begin
   on conflict on constraint eval_result_pkey do update
      set run_id = excluded.run_id, chunk_ids = excluded.chunk_ids, uris = excluded.uris, statuses = excluded.statuses,
          funnel = excluded.funnel, outcome = excluded.outcome, answer = excluded.answer, document_ids = excluded.document_ids,
-         error = excluded.error, ms = excluded.ms, stage_ms = excluded.stage_ms, cost = excluded.cost, created_at = now();
+         error = excluded.error, ms = excluded.ms, stage_ms = excluded.stage_ms, cost = excluded.cost, created_at = now()
+   where e.error is not null;
+  if not found then
+    return;
+  end if;
   delete from ragdb.eval_score x where x.eval_run_id = record_eval_result.eval_run_id and x.eval_question_id = question;
   delete from ragdb.eval_verdict x where x.eval_run_id = record_eval_result.eval_run_id and x.eval_question_id = question;
   insert into ragdb.eval_score (eval_run_id, eval_question_id, metric, value)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from ragdb import Document, RagDB
-from ragdb.errors import ConfigError, EmbedderError
-from ragdb.evaluate import EvalQuestion, How, Judgement, compare, gate, means, run, sets, sweep
+from ragdb.errors import ConfigError, EmbedderError, RagDBError
+from ragdb.evaluate import EvalQuestion, How, Judgement, compare, gate, means, run, runs, sets, sweep
 from ragdb.evaluate.running import measured
 from ragdb.evaluate.settings import pipeline_of
 from ragdb.evaluate.sweeping import drop
@@ -198,7 +198,56 @@ def test_only_collections_of_sweeps_are_dropped(rag: RagDB) -> None:
         sweep(rag, "edge", {"chunk_size": ["0"]}, base=HYBRID)
 
 
+def test_a_name_that_is_too_long_for_a_collection_beside_is_told(ragdb_url: str) -> None:
+    with RagDB(ragdb_url, collection="x" * 190, embedder=FakeEmbedder()) as rag:
+        rag.add(Document("a.md", COPY))
+        sets.make(rag, "edge")
+        sets.put_questions(rag, "edge", [ALPHA])
+        with pytest.raises(ConfigError, match="a collection with a shorter name"):
+            sweep(rag, "edge", {"chunk_size": ["32"]}, base=HYBRID)
+
+
 @pytest.mark.parametrize("name", ["7", "", " ", "a ", "a\nb", "x" * 201])
 def test_a_name_that_no_set_can_have(rag: RagDB, name: str) -> None:
     with pytest.raises(ConfigError, match="the set's name is"):
         sets.make(rag, name)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "said"),
+    [
+        ("hybrid:rewrite=hyde", "language model"),
+        ("hybrid:rewrite=nonsense", "nonsense"),
+        ("hybrid:compress=llm", "language model"),
+        ("hybrid:rerank=true", "reranker"),
+    ],
+)
+def test_a_pipeline_is_not_measured_without_its_parts(ragdb_url: str, rag: RagDB, pipeline: str, said: str) -> None:
+    sets.put_questions(rag, "edge", [ALPHA])
+    with (
+        RagDB(ragdb_url, collection="edge", embedder=FakeEmbedder(), reranker="none") as bare,
+        pytest.raises(RagDBError, match=said),
+    ):
+        run(bare, "edge", [pipeline_of(pipeline)])
+    assert not runs.listed(rag.context.database)
+
+
+def test_texts_of_questions_are_cleaned_as_those_of_documents_are(rag: RagDB) -> None:
+    given = EvalQuestion(
+        "n\0", "What\0is \ud800 it?", (Judgement("long.md", quote="The same words\r\nstand"),), where={"a": "b\0"}
+    )
+    sets.put_questions(rag, "edge", [given])
+    (found,) = sets.read(rag, "edge").questions
+    assert (found.key, found.question, found.judgements[0].quote) == ("n ", "What is \ufffd it?", "The same words\nstand")
+    assert sets.quotes_not_found(rag, "edge") == []
+
+
+def test_judgements_that_contradict_themselves_are_refused(rag: RagDB) -> None:
+    for judgements, said in (
+        ((Judgement("long.md", 2, trap=True),), "trap 'long.md' with the grade 2"),
+        ((Judgement("long.md", 2), Judgement("long.md", 1)), "judged twice"),
+        ((Judgement("long.md", 2), Judgement("long.md", 1, quote=" ")), "judged twice"),
+        ((Judgement(""),), "without the uri"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            sets.put_questions(rag, "edge", [dataclasses.replace(ALPHA, judgements=judgements)])

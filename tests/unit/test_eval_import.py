@@ -133,3 +133,49 @@ def test_a_file_that_is_not_utf8_or_not_there(tmp_path: Path) -> None:
         importing.read_rows(tmp_path / "sjis.csv")
     with pytest.raises(UnreadableFile, match="cannot be read"):
         importing.read_rows(tmp_path / "nowhere.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.csv", '\ufeffquestion,relevant\r\n"What, is\r\nit?",a.md\r\n,\r\nbeta?,b c.md\r\n', ["What, is\r\nit?", "beta?"]),
+        ("a.csv", 'question;relevant;\nalpha?;"a.md;b.md";\n', ["alpha?"]),
+        ("a.jsonl", '{"question":"a\u2028b\x85c","relevant":["a.md"]}\r\n', ["a\u2028b\x85c"]),
+    ],
+)
+def test_files_as_spreadsheets_and_programs_write_them(tmp_path: Path, name: str, text: str, expected: list[str]) -> None:
+    (tmp_path / name).write_bytes(text.encode())
+    assert [question.question for question in importing.read_rows(tmp_path / name).questions] == expected
+
+
+def test_numbers_as_names_and_grades(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"id": 0, "question": "x", "relevant": [{"id": 0, "grade": 2.0, "quote": 5, "label": ""}]}\n', encoding="utf-8"
+    )
+    (found,) = importing.read_rows(path).questions
+    assert (found.key, found.judgements) == ("0", (Judgement("0", 2, quote="5"),))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"question": "x", "relevant": [{"uri": "a", "grade": 1.5}]}', "grade is 1.5"),
+        ('{"question": "x", "relevant": [{"uri": "a", "grade": 1e999}]}', "grade is inf"),
+        ('{"question": "x", "relevant": ["a"], "where": [1]}', "where is"),
+        ('{"question": "x", "relevant": ["a"], "traps": ["a"]}', "judges 'a' twice"),
+        ("[" * 100_000, "no JSON"),
+    ],
+)
+def test_rows_that_mean_nothing_are_named(tmp_path: Path, row: str, said: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(row, encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        importing.read_rows(path)
+
+
+def test_a_beir_file_without_a_head_and_with_quotes_in_names(tmp_path: Path) -> None:
+    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "x"}\n', encoding="utf-8")
+    (tmp_path / "qrels.tsv").write_text('1\t"a" b.md\t1.0\r\n1\t0\tc.md\t0\r\n', encoding="utf-8")
+    (found,) = importing.read_beir(tmp_path).questions
+    assert found.judgements == (Judgement('"a" b.md', 1), Judgement("c.md", 0))
