@@ -50,16 +50,17 @@ comment on function ragdb.eval_evidence(text, text) is 'The judgements of a set 
 
 -- Where words stand in a text, the first 100 places: from 0, the end not included. By other blanks where not as they are.
 create or replace function ragdb.places_of(content text, words text) returns table (first integer, last integer)
-language sql immutable rows 1
+language sql immutable strict rows 1
 set search_path from current
 as $function$
+  with around as materialized (select string_to_array(content, words) as parts)
   select (sum(length(t.part)) over (order by t.n) + (t.n - 1) * length(words))::integer,
          (sum(length(t.part)) over (order by t.n) + t.n * length(words))::integer
-    from unnest(string_to_array(content, words)) with ordinality as t(part, n)
-   where position(words in content) > 0 and t.n <= least(100, cardinality(string_to_array(content, words)) - 1)
+    from around cross join lateral unnest(around.parts) with ordinality as t(part, n)
+   where t.n <= least(100, cardinality(around.parts) - 1)
   union all
   select regexp_instr(content, p.pattern, 1, i) - 1, regexp_instr(content, p.pattern, 1, i, 1) - 1
-    from (select ragdb.blank_insensitive(words) as pattern where position(words in content) = 0) p
+    from (select ragdb.blank_insensitive(words) as pattern from around where cardinality(around.parts) = 1) p
    cross join lateral generate_series(1, least(100, regexp_count(content, p.pattern))) i
 $function$;
 comment on function ragdb.places_of(text, text) is 'Where words stand in a text, whatever blanks are between them; the first 100 places.';

@@ -120,3 +120,44 @@ def test_what_is_wrong_is_said_with_what_there_is(cli: Cli, golden: Path, tmp_pa
     told = cli("eval", "import", str(tmp_path / "odd.jsonl"), "-c", "help")
     assert "a quote that does not stand in its document, which counts as not found: a\n" in told.err
     assert "paraphrase_of names a question that the set does not have: b\n" in told.err
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_second_import_stays_with_the_collection_and_tells_quotes_that_are_gone(cli: Cli, golden: Path, tmp_path: Path) -> None:
+    assert cli("eval", "import", str(golden), "-c", "help", "--set", "q").code == 0
+    more = tmp_path / "more.jsonl"
+    row = {"id": "m", "question": "Which button?", "relevant": [{"uri": "fan.md", "quote": "Push the fan"}]}
+    more.write_text(json.dumps(row), encoding="utf-8")
+    again = cli("eval", "import", str(more), "--set", "q")
+    assert "a quote that does not stand in its document, which counts as not found: m" in again.err
+    assert json.loads(cli("eval", "sets", "--json").out)["sets"][0]["collection"] == "help"
+
+
+@pytest.mark.usefixtures("pages")
+def test_an_export_is_whole_or_nothing_and_a_report_is_one_line_of_json(cli: Cli, golden: Path) -> None:
+    assert cli("eval", "import", str(golden), "-c", "help", "--set", "q").code == 0
+    assert cli("eval", "run", "q", "-p", "naive").code == 0
+    report = cli("eval", "report", "q", "--json").out
+    assert report.count("\n") == 1
+    assert json.loads(report)["text"].startswith("## Evaluation of q")
+    assert "no number" in cli("eval", "import", str(golden), "-c", "help", "--set", "7").err
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_gate_asks_in_the_way_of_its_baseline_and_refuses_one_of_other_questions(
+    cli: Cli, golden: Path, tmp_path: Path
+) -> None:
+    assert cli("eval", "import", str(golden), "-c", "help", "--set", "q").code == 0
+    baseline = ("--baseline", "hybrid:legs=lexical")
+    assert cli("eval", "run", "q", "-p", "hybrid:legs=lexical", "-k", "2", "--where", '{"team": "none"}').code == 0
+    passed = cli("eval", "gate", "q", *baseline, "--again", "--json")
+    assert passed.code == 0, passed.err
+    # nothing is found under that filter, then as now
+    assert json.loads(passed.out)["differences"][0]["after"] == 0.0
+    assert json.loads(passed.out)["cautions"] == []
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"id": "m", "question": "Which button?", "relevant": ["fan.md"]}', encoding="utf-8")
+    assert cli("eval", "import", str(more), "--set", "q").code == 0
+    refused = cli("eval", "gate", "q", *baseline)
+    assert refused.code == 1
+    assert "ask it again: ragdb eval run q -p hybrid:legs=lexical" in refused.err
