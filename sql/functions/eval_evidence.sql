@@ -25,28 +25,39 @@ begin
     left join lateral (
       select r.content from ragdb.document_revision r
        where kinds.kind = 'quote' and r.document_id = d.document_id and r.revision = d.ready_revision) text on true
-   cross join lateral (
-      select case when kinds.kind = 'quote' then coalesce(
-               nullif(position(j.quote in text.content), 0),
-               regexp_instr(text.content, ragdb.blank_insensitive(j.quote))) - 1 end as first) place
-   cross join lateral (
-      select case when place.first >= 0 then
-               case when substr(text.content, place.first + 1, length(j.quote)) = j.quote then place.first + length(j.quote)
-                    else regexp_instr(text.content, ragdb.blank_insensitive(j.quote), 1, 1, 1) - 1 end end as last) span
+   -- once a judgement (offset 0), not once a chunk: a quote is looked for in the whole document
+   cross join lateral (select w.first, w.last from ragdb.words_at(text.content, j.quote) w offset 0) place
     left join lateral (
       select array_agg(p.chunk_id order by p.ordinal) as ids, array_agg(p.start_at order by p.ordinal) as starts,
              array_agg(p.end_at order by p.ordinal) as ends,
-             array_agg(p.chunk_id order by p.ordinal) filter (where p.start_at <= place.first and p.end_at >= span.last) as whole
+             array_agg(p.chunk_id order by p.ordinal) filter (where p.start_at <= place.first and p.end_at >= place.last) as whole
         from ragdb.chunk_place p
        where p.document_id = d.document_id and p.revision = d.ready_revision
          and case kinds.kind when 'document' then true
                              when 'label' then p.label = j.label
-                             else place.first >= 0 and p.start_at < span.last and p.end_at > place.first end) found on true
+                             else p.start_at < place.last and p.end_at > place.first end) found on true
    where q.eval_set_id = s.eval_set_id and q.state = 'accepted'
    order by q.key, j.eval_judgement_id;
 end
 $function$;
 comment on function ragdb.eval_evidence(text, text) is 'The judgements of a set with the chunks of a collection that hold what was judged.';
+
+-- Where words stand first in a text, from 0; as they are, else with other blanks between them. Nulls: nowhere.
+create or replace function ragdb.words_at(content text, words text, out first integer, out last integer)
+language plpgsql immutable
+set search_path from current
+as $function$
+begin
+  first := nullif(position(words in content), 0) - 1;
+  last := first + length(words);
+  -- a longer expression than that is more than PostgreSQL's are made for
+  if first is null and length(words) <= 20000 then
+    first := nullif(regexp_instr(content, ragdb.blank_insensitive(words)), 0) - 1;
+    last := regexp_instr(content, ragdb.blank_insensitive(words), first + 1, 1, 1) - 1;
+  end if;
+end
+$function$;
+comment on function ragdb.words_at(text, text) is 'Where words begin and end in a text, whatever blanks are between them; nulls where they do not stand in it.';
 
 -- A text as a regular expression that takes any blanks for its blanks.
 create or replace function ragdb.blank_insensitive(words text) returns text
