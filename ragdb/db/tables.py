@@ -697,8 +697,9 @@ class Run(Base):
             name="trial",
         ),
         Index("run_started_at_idx", "started_at"),
-        # Newest first (ragdb.list_runs): those of a collection, and a reader's own.
-        Index("run_collection_idx", "collection", "run_id"),
+        # Newest first (ragdb.list_runs), past those of evaluations, however many: all, those of a collection, and a reader's own.
+        Index("run_asked_idx", "run_id", postgresql_where=text("eval_run_id is null")),
+        Index("run_collection_idx", "collection", "run_id", postgresql_where=text("eval_run_id is null")),
         Index("run_caller_idx", "caller", "collection", "limits_hash", "run_id"),
         Index("run_document_ids_idx", "document_ids", postgresql_using="gin"),
         # The traces of an evaluation, which go with it.

@@ -34,7 +34,8 @@ def evident(ranking: Ranking, floor: float | None) -> Outcome[tuple[int, ...]]:
 def _nearest(ranking: Ranking, floor: float | None) -> str:
     """How near the hits came to being evidence, for who wonders why there was no answer."""
     best = max(ranking.hits, key=lambda hit: (bool(hit.rare), hit.evidence))
-    words = f"best by words: {best.label} holds {best.evidence:.2f} of the question, {MIN_SHARE} is needed"
+    # its id, not its label: the note is kept, and a deleted document's headings are not
+    words = f"best by words: chunk {best.chunk_id} holds {best.evidence:.2f} of the question, {MIN_SHARE} is needed"
     words += f" (rare: {', '.join(best.rare)})" if best.rare else ", and no rare word of it"
     cosines = [hit.similarity for hit in ranking.hits if hit.similarity is not None]
     if floor is None or not cosines:

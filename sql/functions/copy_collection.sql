@@ -21,6 +21,18 @@ begin
   if how_many is null or how_many < 1 then
     raise exception 'how_many is %; it is at least 1', coalesce(how_many::text, 'null') using errcode = 'RD004';
   end if;
+  if coalesce("into", '') = '' or after_uri is null then
+    raise exception 'into and after_uri are texts, not null; into is not empty'
+      using errcode = 'RD004', hint = 'Begin without after_uri, and end where last_uri is null.';
+  end if;
+  -- what is not in the one is deleted in the other: not of a collection that people fill
+  if not starts_with("into", c.name || '~') and exists (
+       select from ragdb.document x join ragdb.collection y on y.collection_id = x.collection_id
+        where y.name = "into" and not exists (
+          select from ragdb.document o where o.collection_id = c.collection_id and o.uri = x.uri)) then
+    raise exception 'collection % has documents of its own, which a copy of % would delete', quote_literal("into"), quote_literal(c.name)
+      using errcode = 'RD004', hint = pg_catalog.format('Copy into a new collection, or into one whose name begins with %L.', c.name || '~');
+  end if;
   perform ragdb.create_collection("into", c.active_model_id, pg_catalog.jsonb_build_object(
     'text_search_config', c.text_search_config, 'analyzer', c.analyzer, 'chunker', chunker, 'k1', c.k1, 'b', c.b,
     'pivot_length', c.pivot_length, 'exact_limit', c.exact_limit, 'candidate_budget', c.candidate_budget));
@@ -72,13 +84,18 @@ declare
   c ragdb.collection := ragdb.known_collection(collection);
   d record;
 begin
+  if how_many is null or how_many < 1 then
+    raise exception 'how_many is %; it is at least 1', coalesce(how_many::text, 'null') using errcode = 'RD004';
+  end if;
   if exists (select from ragdb.watched_table w where w.collection_id = c.collection_id) then
     raise exception 'collection % follows a table', quote_literal(c.name)
       using errcode = 'RD004', hint = 'First: select ragdb.unwatch_table(...), see ragdb.watched_tables.';
   end if;
   deleted := 0;
   for d in
-    select x.uri from ragdb.document x where x.collection_id = c.collection_id order by x.uri limit how_many
+    -- by id, as ragdb.record_run() and ragdb.record_eval_result() hold them
+    select x.uri from (select y.uri, y.document_id from ragdb.document y where y.collection_id = c.collection_id order by y.uri limit how_many) x
+     order by x.document_id
   loop
     perform ragdb.delete_document(c.name, d.uri);
     deleted := deleted + 1;

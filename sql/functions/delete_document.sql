@@ -1,7 +1,7 @@
 -- Deletes a document with its chunks, vectors and job, and what stored runs say of it: citations lose their quote and
 -- headings, answers that were written from it are removed, and so is what those runs noted of texts (queries made from what
 -- was said before, errors of models). Words of the statistics that stood in no other document go too. What a person typed
--- stays: the question, its `where`, feedback. Returns a receipt with counts; {"document": 0} where there is none.
+-- stays: the question, its `where`, feedback, a drafted question that was accepted. Returns a receipt with counts; {"document": 0} where there is none.
 create or replace function ragdb.delete_document(collection text, uri text) returns jsonb
 language plpgsql
 security definer
@@ -52,15 +52,18 @@ begin
   get diagnostics quotes = row_count;
 
   -- what evaluations keep of its words: answers and verdicts made from it, words of it that were judged, drafts made from it
-  update ragdb.eval_verdict v set raw = null, broken = case when v.broken is not null then 'removed with a document' end
-    from ragdb.eval_result e
-   where e.document_ids @> array[id] and v.eval_run_id = e.eval_run_id and v.eval_question_id = e.eval_question_id;
   update ragdb.eval_result e set answer = null, error = case when e.error is not null then 'removed with a document' end
    where e.document_ids @> array[id] and (e.answer is not null or e.error is not null);
   get diagnostics judged = row_count;
   answers := answers + judged;
+  -- results before their verdicts, as ragdb.record_eval_result() takes them
+  update ragdb.eval_verdict v set raw = null, broken = case when v.broken is not null then 'removed with a document' end
+    from ragdb.eval_result e
+   where e.document_ids @> array[id] and v.eval_run_id = e.eval_run_id and v.eval_question_id = e.eval_question_id
+     and num_nonnulls(v.raw, v.broken) > 0;
+  -- of a draft that a person accepted the question is theirs by now, the answer still the model's
   delete from ragdb.eval_question q where q.drafted_from = id and q.state <> 'accepted';
-  update ragdb.eval_question q set drafted_from = null where q.drafted_from = id;
+  update ragdb.eval_question q set drafted_from = null, reference = null where q.drafted_from = id;
   -- without its words a judgement is about the document as a whole: one of each question
   delete from ragdb.eval_judgement j
    using ragdb.eval_question q, ragdb.eval_set s, ragdb.eval_judgement better

@@ -29,7 +29,7 @@ begin
        where kinds.kind = 'quote' and r.document_id = d.document_id and r.revision = d.ready_revision) text on true
    cross join lateral (
       select array_agg(o.first order by o.first) as firsts, array_agg(o.last order by o.first) as lasts
-        from ragdb.places_of(text.content, case when kinds.kind = 'quote' then j.quote end) o) places
+        from ragdb.places_of(text.content, case when kinds.kind = 'quote' then j.quote end) o offset 0) places
     left join lateral (
       select array_agg(x.chunk_id order by x.ordinal) as ids, array_agg(x.start_at order by x.ordinal) as starts,
              array_agg(x.end_at order by x.ordinal) as ends, array_agg(x.chunk_id order by x.ordinal) filter (where x.whole) as whole
@@ -62,6 +62,8 @@ as $function$
   select regexp_instr(content, p.pattern, 1, i) - 1, regexp_instr(content, p.pattern, 1, i, 1) - 1
     from (select ragdb.blank_insensitive(words) as pattern from around where cardinality(around.parts) = 1) p
    cross join lateral generate_series(1, least(100, regexp_count(content, p.pattern))) i
+   -- a longer expression than that is more than PostgreSQL's are made for
+   where length(words) <= 20000
 $function$;
 comment on function ragdb.places_of(text, text) is 'Where words stand in a text, whatever blanks are between them; the first 100 places.';
 

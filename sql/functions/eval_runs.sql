@@ -12,6 +12,12 @@ as $function$
 declare
   s ragdb.eval_set := ragdb.known_eval_set(run ->> 'eval_set');
 begin
+  if num_nulls(run ->> 'name', run ->> 'collection', run ->> 'fingerprint') > 0
+     or jsonb_typeof(run -> 'pipeline') is distinct from 'object' or jsonb_typeof(run -> 'settings') not in ('object', 'null') then
+    raise exception 'the evaluation run lacks its name, collection, fingerprint or pipeline, or settings is no object' using errcode = 'RD004';
+  end if;
+  -- one after another: of two that begin the same at once, the second goes on with the run of the first
+  perform from ragdb.eval_set x where x.eval_set_id = s.eval_set_id for no key update;
   if not coalesce((run ->> 'again')::boolean, false) then
     return query
     select r.eval_run_id, r.finished_at is not null, (select count(*) from ragdb.eval_result x where x.eval_run_id = r.eval_run_id)
@@ -29,7 +35,7 @@ begin
   end if;
   return query
   insert into ragdb.eval_run as r (eval_set_id, name, collection, pipeline, settings, fingerprint)
-  values (s.eval_set_id, run ->> 'name', run ->> 'collection', run -> 'pipeline', coalesce(run -> 'settings', '{}'), run ->> 'fingerprint')
+  values (s.eval_set_id, run ->> 'name', run ->> 'collection', run -> 'pipeline', coalesce(nullif(run -> 'settings', 'null'), '{}'), run ->> 'fingerprint')
   returning r.eval_run_id, false, 0::bigint;
 end
 $function$;
@@ -39,7 +45,7 @@ comment on function ragdb.start_eval_run(jsonb) is 'Begins an evaluation run, or
 --   {"eval_question_id", "run_id"?, "chunk_ids", "uris", "statuses", "funnel", "outcome"?, "answer"?, "document_ids"?, "error"?, "ms",
 --    "stage_ms", "cost"?, "scores": {metric: value},
 --    "verdicts": [{"metric", "step", "judge", "prompt_hash", "temperature", "raw"?, "value"?, "broken"?, "usage"}]}
--- Where a document that the answer was made from is gone by now, neither answer nor what a judge wrote is stored.
+-- Where a document that the answer was made from is gone by now, neither answer nor what a judge wrote is stored, nor an error.
 create or replace function ragdb.record_eval_result(eval_run_id bigint, result jsonb) returns void
 language plpgsql
 security definer
@@ -49,10 +55,26 @@ as $function$
 declare
   question bigint := (result ->> 'eval_question_id')::bigint;
   shown bigint[] := array(select distinct jsonb_array_elements_text(coalesce(result -> 'document_ids', '[]'))::bigint);
-  -- held until the end: what deletes one waits, and blanks what is stored here
-  alive bigint[] := array(select d.document_id from ragdb.document d where d.document_id = any (shown) for key share);
-  whole boolean := alive @> shown;
+  alive bigint[];
+  whole boolean;
 begin
+  -- the set before the run, as ragdb.delete_eval_set() takes them
+  perform from ragdb.eval_set s join ragdb.eval_run r on r.eval_set_id = s.eval_set_id
+    where r.eval_run_id = record_eval_result.eval_run_id for key share of s;
+  perform from ragdb.eval_run r join ragdb.eval_question q on q.eval_set_id = r.eval_set_id
+    where r.eval_run_id = record_eval_result.eval_run_id and q.eval_question_id = (result ->> 'eval_question_id')::bigint for key share of r;
+  if not found then
+    raise exception 'evaluation run % has no question %', coalesce(record_eval_result.eval_run_id::text, 'null'), coalesce(question::text, 'null')
+      using errcode = 'RD004', hint = 'One of them was deleted, or they are of two sets; the runs are in: select * from ragdb.eval_runs().';
+  end if;
+  if jsonb_typeof(result -> 'ms') is distinct from 'number'
+     or jsonb_array_length(coalesce(result -> 'uris', '[]')) <> jsonb_array_length(coalesce(result -> 'statuses', '[]'))
+     or jsonb_array_length(coalesce(result -> 'uris', '[]')) <> jsonb_array_length(coalesce(result -> 'chunk_ids', '[]')) then
+    raise exception 'the result lacks its ms, or chunk_ids, uris and statuses are not equally long' using errcode = 'RD004';
+  end if;
+  -- held until the end: what deletes one waits, and blanks what is stored here
+  alive := array(select d.document_id from ragdb.document d where d.document_id = any (shown) order by d.document_id for key share);
+  whole := alive @> shown;
   insert into ragdb.eval_result as e
          (eval_run_id, eval_question_id, run_id, chunk_ids, uris, statuses, funnel, outcome, answer, document_ids, error, ms, stage_ms, cost)
   values (record_eval_result.eval_run_id, question, (result ->> 'run_id')::bigint,
@@ -60,7 +82,7 @@ begin
           array(select jsonb_array_elements_text(coalesce(result -> 'uris', '[]'))),
           array(select jsonb_array_elements_text(coalesce(result -> 'statuses', '[]'))),
           coalesce(result -> 'funnel', '{}'), result ->> 'outcome', case when whole then result ->> 'answer' end, shown,
-          result ->> 'error', (result ->> 'ms')::double precision, coalesce(result -> 'stage_ms', '{}'), (result ->> 'cost')::double precision)
+          case when whole or result ->> 'error' is null then result ->> 'error' else 'removed with a document' end, (result ->> 'ms')::double precision, coalesce(result -> 'stage_ms', '{}'), (result ->> 'cost')::double precision)
   on conflict on constraint eval_result_pkey do update
      set run_id = excluded.run_id, chunk_ids = excluded.chunk_ids, uris = excluded.uris, statuses = excluded.statuses,
          funnel = excluded.funnel, outcome = excluded.outcome, answer = excluded.answer, document_ids = excluded.document_ids,
@@ -76,7 +98,7 @@ begin
     from jsonb_each_text(coalesce(result -> 'scores', '{}')) s where s.value is not null;
   insert into ragdb.eval_verdict (eval_run_id, eval_question_id, metric, step, judge, prompt_hash, temperature, raw, value, broken, usage)
   select record_eval_result.eval_run_id, question, v.metric, coalesce(v.step, ''), v.judge, v.prompt_hash, v.temperature,
-         case when whole then v.raw end, v.value, v.broken, coalesce(v.usage, '{}')
+         case when whole then v.raw end, v.value, case when whole or v.broken is null then v.broken else 'removed with a document' end, coalesce(v.usage, '{}')
     from jsonb_to_recordset(coalesce(result -> 'verdicts', '[]'))
       as v(metric text, step text, judge text, prompt_hash text, temperature double precision, raw text, value double precision, broken text, usage jsonb);
 end
@@ -92,7 +114,14 @@ set standard_conforming_strings = on
 as $function$
 declare
   n bigint;
+  wrong text;
 begin
+  select q.key into wrong from jsonb_each(scores -> 'scores') q
+   where not exists (select from ragdb.eval_result e where e.eval_run_id = put_eval_scores.eval_run_id and e.eval_question_id = case when q.key ~ '^\d{1,18}$' then q.key::bigint end) limit 1;
+  if wrong is not null then
+    raise exception 'evaluation run % has no result of question %', coalesce(put_eval_scores.eval_run_id::text, 'null'), wrong
+      using errcode = 'RD004', hint = 'It was deleted; the runs are in: select * from ragdb.eval_runs().';
+  end if;
   insert into ragdb.eval_score as x (eval_run_id, eval_question_id, metric, value)
   select put_eval_scores.eval_run_id, q.key::bigint, m.key, m.value::double precision
     from jsonb_each(scores -> 'scores') q cross join lateral jsonb_each_text(q.value) m
@@ -106,13 +135,22 @@ comment on function ragdb.put_eval_scores(bigint, jsonb) is 'Stores metrics of t
 
 -- Says that all questions of a run were asked, and keeps what was counted on the way in its settings.
 create or replace function ragdb.finish_eval_run(eval_run_id bigint, counted jsonb default '{}') returns void
-language sql
+language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
 as $function$
+begin
+  if jsonb_typeof(counted) is distinct from 'object' then
+    raise exception 'counted is no object' using errcode = 'RD004';
+  end if;
   update ragdb.eval_run r set finished_at = clock_timestamp(), settings = r.settings || counted
-   where r.eval_run_id = finish_eval_run.eval_run_id
+   where r.eval_run_id = finish_eval_run.eval_run_id;
+  if not found then
+    raise exception 'there is no evaluation run %', coalesce(finish_eval_run.eval_run_id::text, 'null')
+      using errcode = 'RD004', hint = 'It was deleted; the runs are in: select * from ragdb.eval_runs().';
+  end if;
+end
 $function$;
 comment on function ragdb.finish_eval_run(bigint, jsonb) is 'Says that an evaluation run is whole; counted goes into its settings.';
 

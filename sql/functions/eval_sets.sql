@@ -5,17 +5,26 @@
 -- Makes a set, or changes what it is for; returns its id.
 create or replace function ragdb.put_eval_set(name text, collection text default null, description text default null, source text default null)
 returns bigint
-language sql
+language plpgsql
 security definer
 set search_path from current
 set standard_conforming_strings = on
 as $function$
+declare
+  id bigint;
+begin
+  if not coalesce(name = btrim(name) and length(name) between 1 and 200, false) then
+    raise exception 'the name of an evaluation set is %', coalesce(quote_literal(left(name, 210)), 'null')
+      using errcode = 'RD004', hint = 'It has 1 to 200 characters, and no blank at its ends.';
+  end if;
   insert into ragdb.eval_set as s (name, collection, description, source)
   values (put_eval_set.name, coalesce(put_eval_set.collection, 'default'), put_eval_set.description, put_eval_set.source)
   on conflict on constraint eval_set_name_key do update
      set collection = coalesce(put_eval_set.collection, s.collection),
          description = coalesce(excluded.description, s.description), source = coalesce(excluded.source, s.source)
-  returning eval_set_id
+  returning eval_set_id into id;
+  return id;
+end
 $function$;
 comment on function ragdb.put_eval_set(text, text, text, text) is 'Makes a set of judged questions, or changes what is given of it; returns its id.';
 
@@ -39,7 +48,8 @@ end
 $function$;
 comment on function ragdb.known_eval_set(text) is 'The evaluation set of this name; an error that names those there are.';
 
--- Adds questions to a set, or changes those of the same key; judgements given take the place of those there were.
+-- Adds questions to a set, or changes those of the same key; judgements given take the place of those there were. A draft is
+-- not stored where the document that a model made it from is gone by now.
 --   {"questions": [{"key", "question", "reference"?, "language"?, "tags"?: [...], "where"?: {...}, "paraphrase_of"?, "state"?,
 --                   "drafted_from"?, "drafted_by"?, "judgements"?: [{"uri", "grade"?, "trap"?, "label"?, "quote"?}]}]}
 create or replace function ragdb.put_eval_questions(eval_set text, questions jsonb)
@@ -57,6 +67,33 @@ declare
   is_new boolean;
   n bigint;
 begin
+  if jsonb_typeof(put_eval_questions.questions -> 'questions') is distinct from 'array' then
+    raise exception 'questions is no list' using errcode = 'RD004', hint = 'Write it like {"questions": [{"key": "q1", "question": "..."}]}.';
+  end if;
+  -- each form is asked for before what is read from it
+  select pg_catalog.format('question %s: %s', coalesce(x.value ->> 'key', x.n::text), p.problem) into wrong
+    from jsonb_array_elements(put_eval_questions.questions -> 'questions') with ordinality as x(value, n)
+   cross join lateral (select case
+     when jsonb_typeof(x.value) <> 'object' then 'it is no object'
+     when coalesce(x.value ->> 'key', '') = '' or coalesce(x.value ->> 'question', '') = '' then 'it lacks its key or question'
+     when x.value ->> 'state' not in ('accepted', 'draft', 'rejected') then 'state is accepted, draft or rejected'
+     when jsonb_typeof(x.value -> 'where') not in ('object', 'null') then 'where is an object'
+     when jsonb_typeof(x.value -> 'tags') not in ('array', 'null') then 'tags is a list'
+     when jsonb_typeof(x.value -> 'drafted_from') <> 'null' and x.value ->> 'drafted_from' !~ '^\d{1,18}$' then 'drafted_from is the id of a document'
+     when jsonb_typeof(x.value -> 'judgements') not in ('array', 'null') then 'judgements is a list'
+     else (
+       select coalesce(
+                min(case when jsonb_typeof(j.value) <> 'object' or coalesce(j.value ->> 'uri', '') = '' then 'a judgement lacks its uri'
+                         when jsonb_typeof(j.value -> 'grade') <> 'null' and j.value ->> 'grade' !~ '^-?\d{1,9}$' then 'a grade is a whole number'
+                         when jsonb_typeof(j.value -> 'trap') not in ('boolean', 'null') then 'trap is true or false'
+                         when j.value ->> 'trap' = 'true' and (j.value ->> 'grade')::integer > 0 then 'a trap has no grade above 0' end),
+                case when count(*) > count(distinct j.value - 'grade' - 'trap') then 'two judgements are about the same' end)
+         from jsonb_array_elements(case jsonb_typeof(x.value -> 'judgements') when 'array' then x.value -> 'judgements' else '[]' end) j)
+     end as problem) p
+   where p.problem is not null order by x.n limit 1;
+  if wrong is not null then
+    raise exception '%', wrong using errcode = 'RD004', hint = 'Of this call nothing was stored.';
+  end if;
   select pg_catalog.format('%s is asked twice, as %s', q.key, count(*)) into wrong
     from jsonb_to_recordset(put_eval_questions.questions -> 'questions') as q(key text) group by q.key having count(*) > 1 limit 1;
   if wrong is not null then
@@ -70,6 +107,12 @@ begin
       as q(key text, question text, reference text, language text, tags jsonb, "where" jsonb, paraphrase_of text, state text,
            drafted_from bigint, drafted_by text, judgements jsonb)
   loop
+    -- held until the end: what deletes the document waits, and deletes the draft
+    if g.drafted_from is not null then
+      perform from ragdb.document d where d.document_id = g.drafted_from for key share;
+      continue when not found and g.state <> 'accepted';
+      g.drafted_from := case when found then g.drafted_from end;
+    end if;
     insert into ragdb.eval_question as e
            (eval_set_id, key, question, reference, language, tags, "where", paraphrase_of, state, drafted_from, drafted_by)
     values (s.eval_set_id, g.key, g.question, g.reference, g.language, array(select jsonb_array_elements_text(coalesce(g.tags, '[]'))),
@@ -154,6 +197,12 @@ declare
   s ragdb.eval_set := ragdb.known_eval_set(eval_set);
   n bigint;
 begin
+  if state is null or state not in ('accepted', 'draft', 'rejected') then
+    raise exception 'state is %', coalesce(quote_literal(state), 'null') using errcode = 'RD004', hint = 'It is accepted, draft or rejected.';
+  end if;
+  if jsonb_typeof(keys -> 'keys') is distinct from 'array' then
+    raise exception 'keys is no list' using errcode = 'RD004', hint = 'Write it like {"keys": ["q1", "q2"]}.';
+  end if;
   update ragdb.eval_question q set state = set_eval_state.state
    where q.eval_set_id = s.eval_set_id and q.key in (select jsonb_array_elements_text(keys -> 'keys'));
   get diagnostics n = row_count;
@@ -176,6 +225,10 @@ begin
   select pg_catalog.jsonb_build_object(
            'questions', (select count(*) from ragdb.eval_question q where q.eval_set_id = s.eval_set_id),
            'runs', (select count(*) from ragdb.eval_run r where r.eval_set_id = s.eval_set_id)) into receipt;
+  -- nothing is added from here on; then in the order in which ragdb.delete_document() takes them: traces, results, questions
+  perform from ragdb.eval_set x where x.eval_set_id = s.eval_set_id for update;
+  delete from ragdb.run t using ragdb.eval_run r where r.eval_set_id = s.eval_set_id and t.eval_run_id = r.eval_run_id;
+  delete from ragdb.eval_run r where r.eval_set_id = s.eval_set_id;
   delete from ragdb.eval_set x where x.eval_set_id = s.eval_set_id;
   return receipt;
 end

@@ -9,7 +9,8 @@
 -- trial, arm: the trial that the question was part of, and its side there, control or treatment: both, or neither.
 -- eval_run_id: the evaluation that asked; for who sees all runs, since the views of runs leave these out.
 -- Returns null, and stores nothing, in a read-only transaction or on a standby.
--- Where a document that was shown to the reader is gone by now, neither answer nor quote is stored.
+-- Where a document that was shown to the reader is gone by now, neither answer nor quote is stored, nor what the stages noted of
+-- texts: what ragdb.delete_document() would have blanked.
 -- Until the transaction ends the documents that were shown are held FOR KEY SHARE: what deletes one waits, and blanks the
 -- quotes that are stored here.
 create or replace function ragdb.record_run(run jsonb) returns bigint
@@ -25,6 +26,7 @@ declare
   read_from ragdb.collection;
   alive bigint[];
   problem text;
+  whole boolean;
 begin
   if current_setting('transaction_read_only')::boolean then
     return null;
@@ -45,28 +47,38 @@ begin
   if problem is not null then
     raise exception 'the run is not of the form that is stored: %', problem using errcode = 'RD004';
   end if;
+  if run ->> 'eval_run_id' is not null and ragdb.reads_all_runs()
+     and not exists (select from ragdb.eval_run r where r.eval_run_id = case when run ->> 'eval_run_id' ~ '^\d{1,18}$' then (run ->> 'eval_run_id')::bigint end) then
+    raise exception 'there is no evaluation run %', left(run ->> 'eval_run_id', 80)
+      using errcode = 'RD004', hint = 'It was deleted; the runs are in: select * from ragdb.eval_runs().';
+  end if;
   if (run ->> 'lazy')::boolean then
     perform set_config('synchronous_commit', 'off', true);
   end if;
   read_from := ragdb.readable_collection(run ->> 'collection');
   begin
-    alive := array(select d.document_id from ragdb.document d where d.document_id = any (ragdb.readable_documents(shown)) for key share);
+    alive := array(select d.document_id from ragdb.document d where d.document_id = any (ragdb.readable_documents(shown)) order by d.document_id for key share);
   exception when serialization_failure then
     -- a snapshot of the caller's, from before one of them was deleted; which one, it cannot see
     alive := '{}';
   end;
+  whole := alive @> shown;
 
   insert into ragdb.run (collection, verb, question, "where", pipeline, k, conversation, outcome, error, mode, answer, usage, document_ids, caller, limits_hash, ms, eval_run_id, trial, arm)
   values (run ->> 'collection', run ->> 'verb', run ->> 'question', coalesce(run -> 'where', '{}'), run -> 'pipeline', (run ->> 'k')::integer,
-          run ->> 'conversation', run ->> 'outcome', run ->> 'error', run ->> 'mode', case when alive @> shown then run ->> 'answer' end, coalesce(run -> 'usage', '{}'),
+          run ->> 'conversation', run ->> 'outcome', case when whole or run ->> 'error' is null then run ->> 'error' else 'removed with a document' end,
+          run ->> 'mode', case when whole then run ->> 'answer' end,
+          case when whole then coalesce(run -> 'usage', '{}') else coalesce(run -> 'usage', '{}') - 'embedder_failed' end,
           alive, ragdb.caller(), ragdb.limits_hash(ragdb.read_limits(read_from.collection_id)), (run ->> 'ms')::double precision,
           case when ragdb.reads_all_runs() then (run ->> 'eval_run_id')::bigint end, run ->> 'trial', run ->> 'arm')
   returning run_id into id;
 
   insert into ragdb.run_stage (run_id, step, parent, stage, name, query, chunk_ids, scores, dropped, note, ms)
-  select id, s.step, s.parent, s.stage, s.name, s.query,
+  select id, s.step, s.parent, s.stage, s.name, case when whole then s.query end,
          array(select jsonb_array_elements_text(s.chunk_ids)::bigint), array(select jsonb_array_elements_text(s.scores)::double precision),
-         coalesce(s.dropped, '{}'), coalesce(s.note, ''), s.ms
+         coalesce(s.dropped, '{}'),
+         case when whole or coalesce(s.note, '') = '' or s.stage in ('retrieve', 'fuse', 'freshen', 'expand', 'pack') then coalesce(s.note, '')
+              else 'removed with a document' end, s.ms
     from jsonb_to_recordset(coalesce(run -> 'stages', '[]'))
       as s(step integer, parent integer, stage text, name text, query text, chunk_ids jsonb, scores jsonb, dropped jsonb, note text, ms double precision);
 

@@ -10,6 +10,7 @@ import pytest
 
 from ragdb import Document, RagDB, presets
 from ragdb.errors import EmbedderError
+from ragdb.evaluate import run
 from ragdb.testing import FakeEmbedder, FakeLLM
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -98,6 +99,97 @@ def test_no_table_holds_a_word_of_a_deleted_document(ragdb_url: str, query: Quer
         assert query("select count(*) from ragdb.feedback") == [(1,)]
         assert rag.ask("And how long?", conversation="c1").run_id is not None
         assert tables_with(query, MARK) == {}
+
+
+def test_nothing_that_an_evaluation_keeps_holds_a_word_of_a_deleted_document(ragdb_url: str, query: Query) -> None:
+    def put(*questions: Any) -> tuple[Any, ...]:
+        return query("select * from ragdb.put_eval_questions('golden', %s::jsonb)", json.dumps({"questions": questions}))[0]
+
+    with RagDB(ragdb_url, collection="help", embedder=FakeEmbedder()) as rag:
+        rag.add(marked())
+        query("select ragdb.put_eval_set('golden', 'help')")
+        ((page,),) = query("select document_id from ragdb.document where uri = 'page.md'")
+        quoted = {"uri": "page.md", "quote": f"Hold the {MARK} button", "label": f"page.md#Its {MARK}heading#00"}
+        draft = {"drafted_from": page, "drafted_by": "m", "reference": f"The {MARK} one.", "judgements": [quoted]}
+        put(
+            {
+                "key": "typed",
+                "question": "Which button is the reset button?",
+                "judgements": [quoted, {"uri": "page.md", "quote": f"{MARK} button", "grade": 2}],
+            },
+            {"key": "draft", "question": f"Is the {MARK} held?", "state": "draft", **draft},
+            {"key": "rejected", "question": f"Is the {MARK} blue?", "state": "rejected", **draft},
+            {"key": "accepted", "question": "Is it held?", **draft},
+        )
+        found = run(rag, "golden", [presets.hybrid])[0]
+
+        def stored(key: str, error: str | None = None) -> None:
+            verdict = {"metric": "faithfulness", "judge": "j", "prompt_hash": "h", "temperature": 0}
+            verdicts = [
+                verdict | {"raw": f'{{"verdict": "{MARK}"'},
+                verdict | {"raw": f"no {MARK}", "broken": f"a verdict is '{MARK}'"},
+            ]
+            ((question,),) = query("select eval_question_id from ragdb.eval_question where key = %s", key)
+            result = {"eval_question_id": question, "document_ids": [page], "ms": 1, "answer": f"The {MARK} [1]."}
+            query(
+                "select ragdb.record_eval_result(%s, %s::jsonb)",
+                found.eval_run_id,
+                json.dumps(result | {"error": error, "verdicts": verdicts, "outcome": "answered"}),
+            )
+
+        stored("typed", f"LLMError: the {MARK} was too long")
+        before = tables_with(query, MARK)
+        assert {"eval_question", "eval_judgement", "eval_result", "eval_verdict", "run", "citation"} <= before.keys()
+        rag.delete("page.md")
+        assert tables_with(query, MARK) == {}
+        assert query("select key, reference, drafted_from from ragdb.eval_question order by key") == [
+            ("accepted", None, None),
+            ("typed", None, None),
+        ]
+        assert query(
+            "select q.key, j.grade from ragdb.eval_judgement j join ragdb.eval_question q using (eval_question_id) order by 1"
+        ) == [
+            ("accepted", 1),
+            ("typed", 2),
+        ]
+        # what was on its way while the document went: a result with its verdicts, a draft
+        stored("typed", f"LLMError: the {MARK} was too long")
+        assert put({"key": "late", "question": f"Is the {MARK} held?", "state": "draft", **draft}) == (0, 0, 0)
+        assert tables_with(query, MARK) == {}
+
+
+def test_a_trace_that_comes_after_the_deletion_notes_no_word_of_the_document(rag: RagDB, query: Query) -> None:
+    rag.add(Document("other.md", "# Other\n\nA cable."))
+    stages = [
+        {
+            "step": 1,
+            "stage": "retrieve",
+            "name": "lexical",
+            "chunk_ids": [],
+            "scores": [],
+            "note": "exact",
+            "ms": 1,
+            "query": MARK,
+        },
+        {"step": 2, "stage": "rewrite", "name": "hyde", "chunk_ids": [], "scores": [], "note": f"made: {MARK}", "ms": 1},
+    ]
+    trace = {
+        "verb": "ask",
+        "question": "?",
+        "collection": "help",
+        "pipeline": {},
+        "k": 1,
+        "ms": 1,
+        "document_ids": [999],
+        "answer": MARK,
+        "error": f"no {MARK}",
+        "usage": {"embedder_failed": MARK, "calls": 1},
+        "stages": stages,
+    }
+    query("select ragdb.record_run(%s::jsonb)", json.dumps(trace))
+    assert tables_with(query, MARK) == {}
+    assert query("select note from ragdb.run_stage order by step") == [("exact",), ("removed with a document",)]
+    assert query("select usage from ragdb.run") == [({"calls": 1},)]
 
 
 def test_a_waiting_text_and_its_failure_are_erased_too(ragdb_url: str, query: Query) -> None:
