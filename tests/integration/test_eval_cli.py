@@ -148,7 +148,7 @@ def test_a_gate_asks_in_the_way_of_its_baseline_and_refuses_one_of_other_questio
     cli: Cli, golden: Path, tmp_path: Path
 ) -> None:
     assert cli("eval", "import", str(golden), "-c", "help", "--set", "q").code == 0
-    baseline = ("--baseline", "hybrid:legs=lexical")
+    baseline = ("--baseline", 'hybrid:legs=lexical, where {"team": "none"}')
     assert cli("eval", "run", "q", "-p", "hybrid:legs=lexical", "-k", "2", "--where", '{"team": "none"}').code == 0
     passed = cli("eval", "gate", "q", *baseline, "--again", "--json")
     assert passed.code == 0, passed.err

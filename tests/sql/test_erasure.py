@@ -137,6 +137,7 @@ def test_nothing_that_an_evaluation_keeps_holds_a_word_of_a_deleted_document(rag
                 json.dumps(result | {"error": error, "verdicts": verdicts, "outcome": "answered"}),
             )
 
+        query("delete from ragdb.eval_result")  # one without an error is not written over
         stored("typed", f"LLMError: the {MARK} was too long")
         before = tables_with(query, MARK)
         assert {"eval_question", "eval_judgement", "eval_result", "eval_verdict", "run", "citation"} <= before.keys()

@@ -159,7 +159,7 @@ def test_a_quote_is_looked_for_once_however_many_chunks_its_document_has(rag: Ra
     query("set track_functions = 'all'")
     query("begin")
     found = query("select key, cardinality(chunk_ids), cardinality(whole_ids) from ragdb.eval_evidence('golden', 'help')")
-    calls = query("select pg_stat_get_xact_function_calls('ragdb.words_at(text, text)'::regprocedure)")
+    calls = query("select pg_stat_get_xact_function_calls('ragdb.places_of(text, text)'::regprocedure)")
     query("rollback")
     assert found == [("lamp 7  is\nlit", 1, 1), ("lamp 8 is lit", 1, 1), ("no such words", 0, 0)]
     assert calls == [(3,)]
