@@ -260,7 +260,10 @@ def _how(rag: RagDB, metrics: Sequence[str] | None, *, judge: str | None = None,
 
         context = rag.context
         judging = Judge(chosen_llm(rag, judge), embedder=context.embedder(), prompts=context.prompts, prices=context.prices)
-    return running.How(metrics=tuple(metrics or measures.DEFAULT), judge=judging, **given)
+    wanted = tuple(metrics or measures.DEFAULT)
+    # a metric of the first 200 needs as many chunks to look at
+    given.setdefault("depth", min(1000, max(running.DEPTH, *(measures.cut(metric) for metric in wanted))))
+    return running.How(metrics=wanted, judge=judging, **given)
 
 
 def chosen_llm(rag: RagDB, name: str) -> LLM:

@@ -27,6 +27,8 @@ from ragdb.prompts import rendered
 if TYPE_CHECKING:
     from ragdb.rag import RagDB
 
+#: Chunks of a result that are kept, where nothing else is asked for.
+DEPTH = 100
 #: Found, but not the answer: what a refusal is.
 _REFUSED = ("not_in_documents", "nothing_retrieved")
 _ANSWER_METRICS = ("faithfulness", "answer_relevance", "context_precision", "context_recall")
@@ -58,7 +60,7 @@ class How:
     """
 
     k: int = 6
-    depth: int = 100
+    depth: int = DEPTH
     answers: bool = False
     judge: Judging | None = None
     judged: tuple[str, ...] = _ANSWER_METRICS

@@ -36,6 +36,7 @@ begin
   perform ragdb.create_collection("into", c.active_model_id, pg_catalog.jsonb_build_object(
     'text_search_config', c.text_search_config, 'analyzer', c.analyzer, 'chunker', chunker, 'k1', c.k1, 'b', c.b,
     'pivot_length', c.pivot_length, 'exact_limit', c.exact_limit, 'candidate_budget', c.candidate_budget));
+  update ragdb.collection x set fusion = c.fusion where x.name = "into" and x.fusion is distinct from c.fusion;
   queued := 0;
   deleted := 0;
   if after_uri = '' then

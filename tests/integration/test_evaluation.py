@@ -272,7 +272,10 @@ def test_a_sweep_runs_every_combination_and_embeds_no_text_twice(rag: RagDB) -> 
     # what changed in the collection changes in the one beside
     rag.add(Document("fax.md", page("fax")))
     rag.delete("tablet.md")
+    rag.context.database.call("set_fusion", collection="help", fusion={"rrf_k": 20})
     sweep(rag, "help", {"chunk_size": ["64"]}, base=presets.hybrid)
+    # with the settings that were tuned: chunks alone differ
+    assert rag.context.database.call("collection_info", collection="help~markdown:64")[0]["fusion"] == {"rrf_k": 20}
     beside = {row["uri"] for row in rag.context.database.call("list_documents", collection="help~markdown:64")}
     assert "fax.md" in beside
     assert "tablet.md" not in beside
