@@ -84,7 +84,7 @@ def freeze(server: str, *, release: bool) -> Iterator[str]:
         place = frozen.write(one, files)
         counts = Counter(path.split("/")[0] for path in files)
         yield f"{place}: {', '.join(f'{count} {kind}' for kind, count in sorted(counts.items())) or 'no files'}"
-    yield f"{ragdb.__version__} releases {', '.join(new)}, which installs these files from now on; {WRITE_A_REVISION}"
+    yield f"{ragdb.__version__} releases {', '.join(new)}, which installs these files from now on. {WRITE_A_REVISION}"
 
 
 def declare(server: str) -> catalog.Objects:

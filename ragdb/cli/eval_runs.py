@@ -18,7 +18,7 @@ __all__ = ["app"]
 
 if TYPE_CHECKING:
     from ragdb.evaluate.comparing import Comparison
-    from ragdb.evaluate.running import How
+    from ragdb.evaluate.how import How
     from ragdb.evaluate.types import EvalRun, EvalSet
     from ragdb.pipeline import Pipeline
     from ragdb.protocols import LLM
@@ -123,14 +123,14 @@ def compare(
     metric: Metrics = None,
 ) -> None:
     """Compare two runs: metrics with a paired test, tags, the stages that lost the evidence, the questions that changed most."""
-    from ragdb.evaluate import comparing, measures, running, sets
+    from ragdb.evaluate import comparing, measures, scoring, sets
     from ragdb.evaluate import runs as stored
 
     with opened(state, eval_set) as rag:
         judged = sets.read(rag, eval_set)
         db = rag.context.database
         pair = [stored.find(db, eval_set, ref) for ref in (before, after)]
-        pair = [running.measured(rag.context, one.eval_run_id, judged, metric or measures.DEFAULT) for one in pair]
+        pair = [scoring.measured(rag.context, one.eval_run_id, judged, metric or measures.DEFAULT) for one in pair]
         found = comparing.compare(judged, *pair, metrics=metric)
     if state.json:
         json_line(found.to_dict())
@@ -159,7 +159,8 @@ def gate(
     where they rise. Without --max-drop: ndcg@10, recall@20 and the evidence alive after chunk and cited by 0.01,
     contamination@5 by nothing.
     """
-    from ragdb.evaluate import gating, measures, running, sets
+    from ragdb.evaluate import gating, measures, running, scoring, sets
+    from ragdb.evaluate import how as how_asked
     from ragdb.evaluate import runs as stored
     from ragdb.pipeline import Pipeline
 
@@ -168,15 +169,15 @@ def gate(
         judged = sets.read(rag, eval_set)
         old = stored.find(rag.context.database, eval_set, baseline)
         chosen = _pipelines(rag, [pipeline])[0] if pipeline else Pipeline.from_dict(old.pipeline)
-        retrieval = [name for name in allowed if name not in running.ANSWER_SCORES and not measures.stage_of(name)]
+        retrieval = [name for name in allowed if name not in how_asked.ANSWER_SCORES and not measures.stage_of(name)]
         measures.check(retrieval)
-        gating.check_questions(judged, old, running.set_digest(judged))
-        old = running.measured(rag.context, old.eval_run_id, judged, retrieval)
+        gating.check_questions(judged, old, how_asked.set_digest(judged))
+        old = scoring.measured(rag.context, old.eval_run_id, judged, retrieval)
         if run_ is not None:
             new = stored.find(rag.context.database, eval_set, run_)
-            new = running.measured(rag.context, new.eval_run_id, judged, retrieval)
+            new = scoring.measured(rag.context, new.eval_run_id, judged, retrieval)
         else:
-            same = running.how_of(old)
+            same = how_asked.how_of(old)
             how = _how(rag, retrieval or None, judge=judge, jobs=jobs, again=again, gate=True, **same)
             about = _other(state) or old.collection
             with Several() as asking:
@@ -252,7 +253,8 @@ def _pipelines(rag: RagDB, names: Sequence[str | None] | None) -> list[Pipeline]
 
 
 def _how(rag: RagDB, metrics: Sequence[str] | None, *, judge: str | None = None, **given: Any) -> How:
-    from ragdb.evaluate import measures, running
+    from ragdb.evaluate import how as how_asked
+    from ragdb.evaluate import measures
 
     judging = None
     if judge is not None:
@@ -262,8 +264,8 @@ def _how(rag: RagDB, metrics: Sequence[str] | None, *, judge: str | None = None,
         judging = Judge(chosen_llm(rag, judge), embedder=context.embedder(), prompts=context.prompts, prices=context.prices)
     wanted = tuple(metrics or measures.DEFAULT)
     # a metric of the first 200 needs as many chunks to look at
-    given.setdefault("depth", min(1000, max(running.DEPTH, *(measures.cut(metric) for metric in wanted))))
-    return running.How(metrics=wanted, judge=judging, **given)
+    given.setdefault("depth", min(1000, max(how_asked.DEPTH, *(measures.cut(metric) for metric in wanted))))
+    return how_asked.How(metrics=wanted, judge=judging, **given)
 
 
 def chosen_llm(rag: RagDB, name: str) -> LLM:
@@ -279,7 +281,7 @@ def chosen_llm(rag: RagDB, name: str) -> LLM:
 
 def measured_runs(rag: RagDB, judged: EvalSet, refs: Sequence[str] | None, metrics: Sequence[str] | None) -> list[EvalRun]:
     """Runs by number or name, with metrics; without any the newest finished one of each pipeline, in the order they were made."""
-    from ragdb.evaluate import measures, running
+    from ragdb.evaluate import measures, scoring
     from ragdb.evaluate import runs as stored
 
     db = rag.context.database
@@ -293,7 +295,7 @@ def measured_runs(rag: RagDB, judged: EvalSet, refs: Sequence[str] | None, metri
         ids = sorted(newest.values())
     if not ids:
         raise ConfigError(f"the set {judged.name!r} has no finished run; first: ragdb eval run {judged.name}")
-    return [running.measured(rag.context, one, judged, metrics or measures.DEFAULT) for one in dict.fromkeys(ids)]
+    return [scoring.measured(rag.context, one, judged, metrics or measures.DEFAULT) for one in dict.fromkeys(ids)]
 
 
 def _allowed(given: Sequence[str]) -> dict[str, float]:

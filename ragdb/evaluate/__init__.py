@@ -12,7 +12,8 @@ from __future__ import annotations
 from ragdb.evaluate import exporting, importing, runs, sets
 from ragdb.evaluate.comparing import Comparison, compare, means
 from ragdb.evaluate.gating import Gate, gate
-from ragdb.evaluate.running import How, run
+from ragdb.evaluate.how import How
+from ragdb.evaluate.running import run
 from ragdb.evaluate.sweeping import sweep
 from ragdb.evaluate.types import Difference, EvalQuestion, EvalRun, EvalSet, Judgement, Mean, Result, Step, Verdict
 

@@ -292,7 +292,7 @@ def matched(rag: RagDB, collection: str, questions: Sequence[EvalQuestion]) -> t
 
     Returns the questions, the names that no document has, and how many names were matched by file name.
     """
-    from ragdb.evaluate.running import about
+    from ragdb.evaluate.how import about
 
     context = about(rag, collection)
     uris: set[str] = set()

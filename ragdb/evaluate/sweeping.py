@@ -14,7 +14,7 @@ from ragdb.context import Context
 from ragdb.db.caller import one
 from ragdb.errors import ConfigError
 from ragdb.evaluate import running, sets
-from ragdb.evaluate.running import How
+from ragdb.evaluate.how import How, about
 from ragdb.evaluate.settings import Point, grid_of
 from ragdb.evaluate.types import EvalRun
 from ragdb.ingest import documents
@@ -52,7 +52,7 @@ def sweep(
 
 def beside(rag: RagDB, collection: str, point: Point, *, progress: Callable[[str, int, int], None] | None = None) -> Context:
     """The same documents, cut by another chunker, as a collection beside; made, or brought up to date."""
-    source = running.about(rag, collection)
+    source = about(rag, collection)
     info = source.info() or {}
     chunker = point.chunker or _SIZE.sub("", str(info.get("chunker") or "markdown"))
     if point.chunk_size:
@@ -86,7 +86,7 @@ def collections_beside(rag: RagDB, collection: str) -> list[str]:
     """The collections that sweeps made of this one: each is called by its chunker, as no `help~notes` of a person's is."""
     rows = rag.context.database.call("list_collections")
     names = [row["collection"] for row in rows if row["collection"].startswith(f"{collection}{_BESIDE}")]
-    chunkers = {name: (running.about(rag, name).info() or {}).get("chunker") for name in names}
+    chunkers = {name: (about(rag, name).info() or {}).get("chunker") for name in names}
     return [name for name in names if name == f"{collection}{_BESIDE}{chunkers[name]}"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from ragdb import Document, RagDB
 from ragdb.errors import ConfigError, EmbedderError, RagDBError
 from ragdb.evaluate import EvalQuestion, How, Judgement, compare, gate, means, run, runs, sets, sweep
-from ragdb.evaluate.running import measured
+from ragdb.evaluate.scoring import measured
 from ragdb.evaluate.settings import pipeline_of
 from ragdb.evaluate.sweeping import drop
 from ragdb.evaluate.types import EvalRun, Step
