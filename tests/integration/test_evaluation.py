@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytrec_eval
 
 from ragdb import Document, Pipeline, RagDB, presets
 from ragdb.errors import ConfigError, EmbedderError
@@ -18,6 +17,8 @@ from ragdb.evaluate.comparing import alive, lost, values
 from ragdb.evaluate.settings import pipeline_of
 from ragdb.evaluate.sweeping import best, drop
 from ragdb.testing import FakeEmbedder, FakeLLM
+
+pytest.importorskip("ir_measures")  # the extra eval
 
 Query = Callable[..., list[tuple[Any, ...]]]
 LEXICAL = pipeline_of("hybrid:legs=lexical,rerank=false")
@@ -218,6 +219,7 @@ def test_a_comparison_has_differences_by_tag_and_the_questions_that_fell_most(ra
 def test_exported_runs_give_pytrec_eval_the_same_figures(rag: RagDB) -> None:
     hybrid = run(rag, "help", [presets.hybrid])[0]
     judged = sets.read(rag, "help")
+    pytrec_eval = pytest.importorskip("pytrec_eval")
     qrels: dict[str, dict[str, int]] = {}
     for line in exporting.trec_qrels(judged):
         key, _, uri, grade = line.split()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from bs4 import BeautifulSoup
+import pytest
 
 from ragdb import Document, RagDB
 from ragdb.evaluate import EvalQuestion, Judgement, report, run, runs, sets
 from ragdb.evaluate.settings import pipeline_of
+
+BeautifulSoup = pytest.importorskip("bs4").BeautifulSoup  # the extra files
 
 
 def test_a_report_of_stored_runs_shows_every_section_with_its_figures(rag: RagDB) -> None:

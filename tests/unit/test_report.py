@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from bs4 import BeautifulSoup, Tag
 from markdown_it import MarkdownIt
 
 from ragdb.errors import ConfigError, MissingExtra
@@ -29,6 +28,9 @@ NASTY = [
     "&lt;b&gt; &amp; \\| \\",
 ]
 
+bs4 = pytest.importorskip("bs4")  # the extra files
+pytest.importorskip("jinja2")  # the extra eval
+BeautifulSoup = bs4.BeautifulSoup
 SET = questions()
 RUNS = runs(SET)
 HTML = report.html(SET, RUNS, baseline=RUNS[0])
@@ -36,11 +38,11 @@ PAGE = BeautifulSoup(HTML, "lxml")
 MARKDOWN = report.markdown(SET, RUNS, baseline=RUNS[0])
 
 
-def text(element: Tag | BeautifulSoup) -> str:
+def text(element: Any) -> str:
     return " ".join(element.get_text(" ").split())
 
 
-def part(page: BeautifulSoup, name: str) -> Tag:
+def part(page: Any, name: str) -> Any:
     found = page.select_one(f"section[aria-labelledby={name}]")
     assert found is not None
     return found
