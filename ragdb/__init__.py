@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ragdb.trial import Trial
     from ragdb.types import Added, Answer, Citation, Document, Hit, Message, Passage, Query, SearchResult, Section, Span
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "Added",
