@@ -189,10 +189,7 @@ def gate(
     else:
         _show_comparison(found.comparison)
         if new.eval_run_id == old.eval_run_id:
-            note(
-                f"nothing has changed since run {old.eval_run_id}, so it was compared with itself; --again asks all the same. "
-                "A name as the baseline is its newest run, this gate's own too: give a number to keep it"
-            )
+            note(f"nothing has changed since run {old.eval_run_id}, so it was compared with itself; --again asks all the same")
         say(f"{'passed' if found.passed else 'refused'}: {found.reason}")
     if not found.passed:
         raise typer.Exit(1)

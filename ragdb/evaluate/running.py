@@ -161,7 +161,7 @@ def _result(
         "uris": [uri for _, uri, _ in hits],
         "statuses": [status for _, _, status in hits],
         "funnel": evidences.as_json(evidences.funnel(evidence, made, pipeline, how.k, searched=searched))
-        if question.answerable
+        if question.answerable and not failed  # what a model did not write was not lost
         else {},
         "outcome": answer.outcome,
         "answer": answer.text,

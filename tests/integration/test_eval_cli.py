@@ -82,6 +82,22 @@ def test_the_whole_way_from_a_file_to_a_gate(cli: Cli, golden: Path, tmp_path: P
     assert cli("eval", "drop", "q", "--yes").code == 0
 
 
+def test_a_refused_gate_refuses_again_and_its_run_takes_no_name_away(cli: Cli, golden: Path, pages: RagDB) -> None:
+    cli("eval", "import", str(golden), "-c", "help", "--set", "q")
+    assert cli("eval", "run", "q", "-p", "hybrid:legs=lexical").code == 0
+    for part in PARTS[:3]:
+        pages.delete(f"{part}.md")
+    for _ in range(2):
+        refused = cli("eval", "gate", "q", "--baseline", "hybrid:legs=lexical")
+        assert refused.code == 1
+        assert "most is lost at indexed: 3 questions lost their evidence there, 0 before" in refused.out
+    names = [run["name"] for run in json.loads(cli("eval", "runs", "q", "--json").out)["runs"]]
+    assert names == ["hybrid:legs=lexical, gate", "hybrid:legs=lexical"]
+    # who asks for it by its name makes it a run of that name, and nothing is asked again
+    ran = json.loads(cli("eval", "run", "q", "-p", "hybrid:legs=lexical", "--json").out)["runs"][0]
+    assert (ran["cached"], ran["name"]) == (True, "hybrid:legs=lexical")
+
+
 @pytest.mark.usefixtures("pages")
 def test_tuning_tells_its_gain_and_stores_nothing_unasked(cli: Cli, golden: Path) -> None:
     cli("eval", "import", str(golden), "-c", "help", "--set", "q")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ragdb import Document, Pipeline, RagDB, presets
-from ragdb.errors import ConfigError, EmbedderError
+from ragdb.errors import ConfigError, EmbedderError, LLMError
 from ragdb.evaluate import EvalQuestion, How, Judgement, compare, exporting, gate, importing, means, run, runs, sets, sweep
 from ragdb.evaluate.comparing import alive, lost, values
 from ragdb.evaluate.settings import pipeline_of
@@ -294,6 +294,17 @@ def test_gold_context_separates_the_writing_from_the_search(rag: RagDB) -> None:
     assert {result.outcome for result in answered} == {"answered"}
     assert all(result.scores["citation_precision"] == 1.0 for result in answered)
     assert "ndcg@10" not in gold.results[0].scores
+
+
+def test_an_answer_that_failed_is_an_error_and_lost_nothing(rag: RagDB) -> None:
+    llm = FakeLLM(lambda messages: LLMError("the model is away"))
+    with RagDB(rag.context.database.target, collection="help", embedder=FakeEmbedder(), llm=llm) as writer:
+        found = run(writer, "help", [presets.hybrid], how=How(answers=True))[0]
+    assert found.finished_at is None
+    failed = [result for result in found.results if result.outcome == "llm_failed"]
+    assert len(failed) >= 8
+    assert all(result.error and not result.funnel for result in failed)
+    assert "cited" not in lost(found)
 
 
 def test_a_deleted_document_leaves_no_words_in_results(rag: RagDB, query: Query) -> None:
