@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragdb.cli.eval_tables import end_with, show_comparison, show_runs
 from ragdb.cli.evaluation import SetName, app, opened
 from ragdb.cli.output import columns, counted, json_line, note, say
 from ragdb.cli.progress import Several
@@ -17,7 +17,6 @@ from ragdb.errors import ConfigError
 __all__ = ["app"]
 
 if TYPE_CHECKING:
-    from ragdb.evaluate.comparing import Comparison
     from ragdb.evaluate.how import How
     from ragdb.evaluate.types import EvalRun, EvalSet
     from ragdb.pipeline import Pipeline
@@ -48,9 +47,6 @@ JudgeName = Annotated[
 ]
 
 
-_FEW = 5  # questions that are named
-
-
 @verb(app)
 def run(
     state: State,
@@ -78,8 +74,8 @@ def run(
         how = _how(rag, metric, k=k, jobs=jobs, answers=answers, judge=judge, context=context, where=given, again=again)
         with Several() as asking:
             found = running.run(rag, eval_set, _pipelines(rag, pipeline), how=how, collection=_other(state), progress=asking.told)
-    _show(state, found, how.metrics if metric else None)
-    _end(found)
+    show_runs(state, found, how.metrics if metric else None)
+    end_with(found)
 
 
 @verb(app)
@@ -135,7 +131,7 @@ def compare(
     if state.json:
         json_line(found.to_dict())
     else:
-        _show_comparison(found)
+        show_comparison(found)
 
 
 @verb(app)
@@ -182,12 +178,12 @@ def gate(
             about = _other(state) or old.collection
             with Several() as asking:
                 new = running.run(rag, eval_set, [chosen], how=how, collection=about, progress=asking.told)[0]
-        _end([new])
+        end_with([new])
         found = gating.gate(judged, old, new, max_drop=allowed)
     if state.json:
         json_line({"passed": found.passed, "reason": found.reason, "run": new.eval_run_id, **found.comparison.to_dict()})
     else:
-        _show_comparison(found.comparison)
+        show_comparison(found.comparison)
         if new.eval_run_id == old.eval_run_id:
             note(f"nothing has changed since run {old.eval_run_id}, so it was compared with itself; --again asks all the same")
         say(f"{'passed' if found.passed else 'refused'}: {found.reason}")
@@ -230,8 +226,8 @@ def sweep(
             for name in sweeping.drop(rag, sets.read(rag, eval_set).collection):
                 note(f"removed the collection {name}")
     ranked = [one for one, _ in sweeping.best(found, how.metrics[0])]
-    _show(state, ranked, how.metrics if metric else None)
-    _end(found)
+    show_runs(state, ranked, how.metrics if metric else None)
+    end_with(found)
 
 
 def _other(state: State) -> str | None:
@@ -304,111 +300,3 @@ def _allowed(given: Sequence[str]) -> dict[str, float]:
         except ValueError:
             raise typer.BadParameter(f"--max-drop {one!r}: write it like --max-drop ndcg@10=0.01") from None
     return found
-
-
-def _end(found: Sequence[EvalRun]) -> None:
-    """Exit code 1 where questions could not be asked: their run would look better without them."""
-    broken = [(one, result) for one in found for result in one.results if result.error]
-    for one, result in broken[:5]:
-        note(f"{one.name}: {result.key} could not be asked: {result.error}")
-    if broken:
-        note(f"{counted(len(broken), 'question')} could not be asked; the same command asks them again")
-        raise typer.Exit(1)
-
-
-def _show(state: State, found: Sequence[EvalRun], metrics: Sequence[str] | None) -> None:
-    from ragdb.evaluate import comparing
-
-    told = {one.eval_run_id: comparing.means(one) for one in found}
-    if state.json:
-        json_line(
-            {
-                "runs": [
-                    {
-                        "run": one.eval_run_id,
-                        "name": one.name,
-                        "collection": one.collection,
-                        "cached": one.cached,
-                        "finished": one.finished_at is not None,
-                        "metrics": {name: mean.to_dict() for name, mean in told[one.eval_run_id].items()},
-                        "funnel": comparing.alive(one),
-                        "lost": comparing.lost(one),
-                        "p50_ms": _p50(one),
-                        "settings": dict(one.settings),
-                    }
-                    for one in found
-                ]
-            }
-        )
-        return
-    names = list(dict.fromkeys(name for one in found for name in told[one.eval_run_id]))
-    shown = [name for name in names if metrics is None or name in metrics or "@" not in name]
-    rows = []
-    for one in found:
-        means = told[one.eval_run_id]
-        cells = [f"{means[name].value:.3f}" if name in means else "" for name in shown]
-        rows.append((str(one.eval_run_id), *cells, f"{_p50(one):.0f}", one.name + (" (stored)" if one.cached else "")))
-    columns(("run", *shown, "p50 ms", "pipeline"), rows)
-    say()
-    for one in found:
-        funnel = comparing.alive(one)
-        if funnel:
-            say(f"{one.name}: evidence alive  " + "  ".join(f"{stage} {share:.2f}" for stage, share in funnel.items()))
-        if lost := comparing.lost(one):
-            say(f"{one.name}: lost at  " + "  ".join(f"{stage} {count}{_named(one, stage)}" for stage, count in lost.items()))
-    counts = {mean.n for means in told.values() for mean in means.values()}
-    note(f"over {min(counts)} to {max(counts)} questions" if counts else "no metric: nothing is judged")
-
-
-def _named(one: EvalRun, stage: str) -> str:
-    """The questions that lost their evidence there, where they are few."""
-    keys = [result.key for result in one.results if result.lost_at == stage]
-    return f" ({', '.join(keys)})" if len(keys) <= _FEW else ""
-
-
-def _p50(one: EvalRun) -> float:
-    """Median of the questions' times in milliseconds, without the vector of the question: that is kept for the next run."""
-    times = [result.ms - result.stage_ms.get("embed", 0.0) for result in one.results if not result.error]
-    return statistics.median(times) if times else 0.0
-
-
-def _show_comparison(found: Comparison) -> None:
-    say(f"{found.before} -> {found.after}")
-    for caution in found.cautions:
-        note(caution)
-    columns(
-        ("metric", "before", "after", "change", "95 %", "p", "better", "worse", "n"),
-        [
-            (
-                d.metric,
-                f"{d.before:.4f}",
-                f"{d.after:.4f}",
-                f"{d.change:+.4f}",
-                f"{d.low:+.4f} to {d.high:+.4f}",
-                f"{d.p:.3f}",
-                str(d.better),
-                str(d.worse),
-                str(d.n),
-            )
-            for d in found.differences
-        ],
-    )
-    if found.by_tag:
-        say()
-        heads = ("tag", "n", *(d.metric for d in found.differences))
-        rows = []
-        for tag, differences in found.by_tag.items():
-            by_name = {d.metric: d for d in differences}
-            cells = [f"{by_name[d.metric].change:+.3f}" if d.metric in by_name else "" for d in found.differences]
-            rows.append((tag, str(max(d.n for d in differences)), *cells))
-        columns(heads, rows)
-    if found.lost:
-        say()
-        columns(("lost at", "before", "after"), [(stage, str(old), str(new)) for stage, (old, new) in found.lost.items()])
-    if found.changes:
-        say()
-        rows = [
-            (change.key, f"{change.before:.3f}", f"{change.after:.3f}", change.lost_after or "", change.question)
-            for change in found.changes[:10]
-        ]
-        columns(("question", "before", "after", "lost at", ""), rows)
