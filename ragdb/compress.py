@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from ragdb.adapters import sendable
 from ragdb.deadline import within
 from ragdb.embedders import embed_checked, embed_query_checked
+from ragdb.errors import LLMError
 from ragdb.llms.calls import complete
 from ragdb.llms.replies import json_value
 from ragdb.prompts import OURS, Prompts, language_of
@@ -33,34 +34,41 @@ _SCHEMA = {
 }
 
 
-def compressor(question: str, score: Score, count_tokens: CountTokens) -> Callable[[Passage, int], str | None]:
+class Compressor:
     """`compress(passage, tokens)` for pack: its best sentences that fit, or None where none does or scoring fails.
 
-    A passage is scored once, however often it is asked for in fewer tokens.
+    A passage is scored once, however often it is asked for in fewer tokens. `failed`: why the last that failed did; None: none.
     """
-    known: dict[str, list[float]] = {}
 
-    def scored(passage: Passage, texts: Sequence[str]) -> list[float]:
-        if passage.content not in known:
-            try:
-                known[passage.content] = list(score(question, texts))
-            except Exception as error:  # noqa: BLE001  whatever a model does: the passage is packed as it is
-                logger.warning("compression failed: %s: %s", type(error).__name__, sendable(str(error)))
-                known[passage.content] = [-math.inf] * len(texts)
-        return known[passage.content]
+    def __init__(self, question: str, score: Score, count_tokens: CountTokens) -> None:
+        self.failed: str | None = None
+        self._question = question
+        self._score = score
+        self._count_tokens = count_tokens
+        self._known: dict[str, list[float]] = {}
 
-    def compress(passage: Passage, tokens: int) -> str | None:
+    def __call__(self, passage: Passage, tokens: int) -> str | None:
         texts = [passage.content[start:end] for start, end in sentences(passage.content)]
-        scores = scored(passage, texts) if texts else []
-        if len(scores) != len(texts):
-            return None
+        scores = self._scores(passage, texts) if texts else []
         kept: set[int] = set()
-        for n in sorted(range(len(texts)), key=lambda n: (-scores[n], n)):
-            if scores[n] > -math.inf and count_tokens(_joined(texts, kept | {n})) <= tokens:
+        for n in sorted(range(len(scores)), key=lambda n: (-scores[n], n)):
+            if scores[n] > -math.inf and self._count_tokens(_joined(texts, kept | {n})) <= tokens:
                 kept.add(n)
         return _joined(texts, kept) if kept else None
 
-    return compress
+    def _scores(self, passage: Passage, texts: Sequence[str]) -> list[float]:
+        """One for each text; [] where they cannot be had."""
+        if passage.content not in self._known:
+            try:
+                scores = list(self._score(self._question, texts))
+                if len(scores) != len(texts):
+                    raise ValueError(f"{len(scores)} scores for {len(texts)} sentences")
+            except Exception as error:  # noqa: BLE001  whatever a model does: the passage is packed as it is
+                logger.warning("compression failed: %s: %s", type(error).__name__, sendable(str(error)))
+                self.failed = str(error) or type(error).__name__
+                scores = []
+            self._known[passage.content] = scores
+        return self._known[passage.content]
 
 
 def by_reranker(reranker: Reranker, timeout: float) -> Score:
@@ -87,7 +95,9 @@ def by_llm(llm: LLM, timeout: float, prompts: Prompts = OURS) -> Score:
         reply = complete(llm, [Message("user", prompt)], schema=_SCHEMA, temperature=0.0, max_tokens=256, deadline=timeout)
         value = json_value(reply.text, "keep")
         keep = value.get("keep") if isinstance(value, dict) else value
-        named = {n for n in keep if isinstance(n, int)} if isinstance(keep, list) else set()
+        if not isinstance(keep, list):
+            raise LLMError(f"{llm.name} named no sentences; it said {' '.join(reply.text.split())[:80]!r}")
+        named = {n for n in keep if isinstance(n, int)}
         return [1.0 if n in named else -math.inf for n in range(1, len(texts) + 1)]
 
     return score

@@ -1,6 +1,7 @@
 """One question on its way through one pipeline: route, rewrite, retrieve, fuse, rerank, validate, expand, pack.
 
-`Question` calls the stages and records them; the three verbs of ragdb.pipeline say how far it goes.
+`Question` calls the stages and records them; the three verbs of ragdb.pipeline say how far it goes. What is done with its
+queries between rewrite and rerank stands in ragdb.retrieval.
 """
 
 from __future__ import annotations
@@ -9,32 +10,26 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ragdb.adapters import sendable
-from ragdb.compress import by_embedder, by_llm, by_reranker, compressor
+from ragdb.compress import Compressor, by_embedder, by_llm, by_reranker
 from ragdb.context import Context
-from ragdb.db import probe
-from ragdb.db.caller import Row, from_json, value
-from ragdb.deadline import Started
-from ragdb.embedders import embed_checked, embed_query_checked
-from ragdb.errors import BadDocument, BadFilter, ConfigError, EmbedderError, EmbedderMismatch, EmptyQuery
+from ragdb.db.caller import from_json
+from ragdb.errors import BadDocument, BadFilter, ConfigError, EmptyQuery
 from ragdb.ingest.clean import clean_json, clean_text
 from ragdb.llms.calls import counted
 from ragdb.prompts import recent
-from ragdb.protocols import CountTokens, Embedder
+from ragdb.protocols import CountTokens
 from ragdb.quotations import quote
+from ragdb.retrieval import Retrieval
 from ragdb.rewriting import Rewriting
 from ragdb.runs.record import Recorder
 from ragdb.stages import synthesize
 from ragdb.stages.expand import expand
 from ragdb.stages.freshen import freshen
-from ragdb.stages.fuse import fuse
 from ragdb.stages.pack import pack
 from ragdb.stages.rerank import rerank
-from ragdb.stages.retrieve import retrieve
 from ragdb.stages.route import Route, route, route_by_model, without
 from ragdb.stages.validate import evident
 from ragdb.types import Answer, AnswerMode, History, Hit, Message, Outcome, Passage, Query, Ranking
@@ -81,39 +76,26 @@ class Question:
         self.db = context.caller(session)
         self.info = context.info(self.db)
         self.pipeline = pipeline.with_fusion(from_json(self.info["fusion"]) if self.info else None)
-        self.tuned = self.pipeline is not pipeline  # by the collection's own settings of fuse
+        tuned = self.pipeline is not pipeline  # by the collection's own settings of fuse
         pipeline = self.pipeline
         self.question = clean_text(question)[0].strip()
         self.where = _filter(where)
         self.k = k
-        self.wanted = offset + k
-        self.depth = _depth(pipeline.candidates, self.wanted)
         self.reranker, self.rerank_note = (
             (None, "") if pipeline.rerank is False else context.reranker(asked_for=bool(pipeline.rerank))
         )
-        self.keep = max(
-            offset + k,
-            pipeline.rerank_candidates if self.reranker else 0,
-            pipeline.candidates if pipeline.freshness else 0,
-            deep,
-        )
         self.writer = context.llm if writes else None
-        # The caller's session is one connection: its legs run one after the other.
-        self.parallel = session is None
         self.said_from: set[int] = set()  # documents that the turns of the conversation were answered from
         self.history = _history(history) or self._turns(conversation)
         self.in_conversation = conversation is not None
-        self.fresh: dict[str, tuple[float, ...]] = {}  # vectors made now, worth keeping, by what they are known as
         self.rewritten: dict[str, list[dict[str, Any]]] = {}  # queries made now, by the key of their cache
         self.query = Query(self.question)  # searched with; another one than the question's where a follow-up was condensed
-        self.queries: list[Query] = []
         self.shown: Sequence[Passage] = ()  # what the reader, or the model, was shown
         self.route = Route("simple", "")
         self.dropped_all = False  # the reranker let nothing through
         if self.info is None:
             logger.warning("collection %r has no documents yet", context.collection)
         context.check_analyzer(self.info)
-        self.set = self._reading()  # the vector set that is searched
         self.recorder = Recorder(
             collection=context.collection,
             verb=verb,
@@ -130,6 +112,25 @@ class Question:
         )
         if offset:
             self.recorder.usage["offset"] = offset
+        self.retrieval = Retrieval(
+            context,
+            self.db,
+            pipeline,
+            self.recorder,
+            self.question,
+            self.where,
+            self.info,
+            wanted=offset + k,
+            keep=max(
+                offset + k,
+                pipeline.rerank_candidates if self.reranker else 0,
+                pipeline.candidates if pipeline.freshness else 0,
+                deep,
+            ),
+            # The caller's session is one connection: its legs run one after the other.
+            parallel=session is None,
+            tuned=tuned,
+        )
 
     def _turns(self, conversation: str | None) -> tuple[Message, ...]:
         """What was said in a conversation, from its stored runs."""
@@ -149,63 +150,17 @@ class Question:
             return Ranking((), (), "fused")
         self._routed()
         further = self._further()
-        fused = self._searched(_distinct([self.query, *further]))
+        fused = self.retrieval.searched([self.query, *further])
+        self.query = self.retrieval.queries[0]
         if not fused.hits:
             return fused
         if self.reranker is None:
             if self.rerank_note:
-                self.recorder.took("rerank", "", Outcome(fused, note=self.rerank_note), 0.0)
+                self.recorder.took("rerank", "", Outcome(fused, note=self.rerank_note, fell_back=True), 0.0)
             return self._freshened(fused)
         ranking = self.recorder.stage("rerank", lambda: self._reranked(fused))
         self.dropped_all = not ranking.hits
         return self._freshened(ranking)
-
-    def _reading(self) -> Row | None:
-        """The vector set to search with; the active one where nothing is searched by vectors."""
-        if self.info is None or "semantic" not in self.pipeline.legs:
-            return self.info
-        return self.context.reading(self.info, self.db)
-
-    def _moved(self) -> bool:
-        """Whether another vector set is to be searched by now: one was activated, or dropped, since the question came."""
-        before, self.info = self.set, self.context.info(self.db)
-        self.set = self._reading()
-        if before is None or self.set is None or before["model_id"] == self.set["model_id"]:
-            return False
-        self.fresh = {}
-        return True
-
-    def _searched(self, queries: Sequence[Query]) -> Ranking:
-        """retrieve and fuse, once more where the vector set went out of use in between."""
-        try:
-            return self._search(queries)
-        except EmbedderMismatch:
-            # In the caller's own transaction an error ends everything.
-            if not self.parallel or not self._moved():
-                raise
-        return self._search(queries)
-
-    def _search(self, queries: Sequence[Query]) -> Ranking:
-        self.queries = self._searchable(queries)
-        self.query = self.queries[0]
-        while True:
-            rankings = self._retrieved()
-            if any(ranking.path == "behind" for ranking in rankings):
-                if self._moved():
-                    return self._search(queries)
-                if "lexical" not in self.pipeline.legs:
-                    told = next(trace for trace in reversed(self.recorder.stages) if trace.stage == "retrieve")
-                    raise EmbedderMismatch(
-                        f"{told.note}, and nothing else is searched: wait until workers have filled it, or "
-                        "leave embedder out, so that the active set is searched"
-                    )
-            fused = self._fused(rankings)
-            # Copies of one text count once: where they fill a list and leave too little, longer ones (as ragdb.search does).
-            full = any(len(ranking.chunk_ids) >= self.depth for ranking in rankings)
-            if self.depth == 1000 or not full or len(fused.hits) >= min(self.wanted, 1000):
-                break
-            self.depth = min(self.depth * 2, 1000)
-        return fused
 
     def _freshened(self, ranking: Ranking) -> Ranking:
         pipeline = self.pipeline
@@ -299,119 +254,6 @@ class Question:
                 own, self.query = [self.query], Query(query.text, origin="condense")
         return own + rewriting.queries(self.query, [name for name in names if name != "condense"])
 
-    def _searchable(self, queries: Sequence[Query]) -> list[Query]:
-        """Each query with its words and its vector, as far as its legs want them."""
-        vectors = self._vectors([query for query in queries if "semantic" in self._legs_of(query)])
-        return [dataclasses.replace(self._analyzed(query), vector=vectors.get(_known_as(query))) for query in queries]
-
-    def _analyzed(self, query: Query) -> Query:
-        analyzer = self.context.analyzer
-        return query if analyzer is None else dataclasses.replace(query, lexemes=tuple(analyzer(query.text)))
-
-    def _vectors(self, queries: Sequence[Query]) -> dict[str, tuple[float, ...]]:
-        """The vectors kept from earlier runs, or new ones, made beside each other: a server needs its time for each."""
-        assert self.set is not None
-        if queries and self.set["model"]:
-            self.recorder.usage["vector_set"] = self.set["model"]
-        found: dict[str, tuple[float, ...]] = {}
-        fresh: dict[str, Query] = {}
-        for query in queries:
-            known = value(self.db.call("known_query_vector", question=_known_as(query), model_id=self.set["model_id"]))
-            if known is None:
-                fresh.setdefault(_known_as(query), query)
-            else:
-                found[_known_as(query)] = tuple(known)
-        if not fresh:
-            return found
-        embedder = self.context.embedder_of(self.set)
-        began = time.perf_counter()
-        try:
-            probe.verify(self.db, embedder, store=False)
-        except (EmbedderError, EmbedderMismatch) as error:
-            self._left_out(error, alone="lexical" not in self.pipeline.legs)
-            return found
-        first, *others = fresh
-        made: dict[str, Callable[[], tuple[float, ...]]] = {first: partial(_embedded, embedder, fresh[first])}
-        made |= {name: Started(partial(_embedded, embedder, fresh[name])).result for name in others}
-        for name, vector in made.items():
-            try:
-                self.fresh[name] = vector()
-            except EmbedderError as error:
-                # The other lists can answer alone; the trace says that they did. A further query is none that was asked.
-                self._left_out(error, alone=name == _known_as(queries[0]) and "lexical" not in self.pipeline.legs)
-        self.recorder.usage["embed_ms"] = round((time.perf_counter() - began) * 1000, 2)
-        return found | self.fresh
-
-    def _left_out(self, error: Exception, *, alone: bool) -> None:
-        """The question goes on without the vector that could not be made, unless there is nothing else to go by."""
-        if alone:
-            raise error
-        if isinstance(error, EmbedderMismatch):
-            logger.warning("%s", error)
-        self.recorder.usage["embedder_failed"] = str(error)
-
-    def _legs_of(self, query: Query) -> tuple[str, ...]:
-        return tuple(leg for leg in self.pipeline.legs if query.legs is None or leg in query.legs)
-
-    def _retrieved(self) -> list[Ranking]:
-        """One ranking for each query and leg, in parallel on a pooled connection each."""
-        lists = [
-            (number, query, leg)
-            for number, query in enumerate(self.queries)
-            for leg in self._legs_of(query)
-            if leg != "semantic" or query.vector is not None
-        ]
-        if self.parallel and len(lists) > 1:
-            futures: list[Future[tuple[Outcome[Ranking], float]]] = [self.context.legs.submit(self._leg, *one) for one in lists]
-            results = [future.result() for future in futures]
-        else:
-            results = [self._leg(*one) for one in lists]
-        for (number, query, leg), (outcome, ms) in zip(lists, results, strict=True):
-            text = None if query.text == self.question else query.text
-            note = outcome.note if text is None else f"{_shortened(text)!r}: {outcome.note}"
-            told = dataclasses.replace(outcome, note=note)
-            self.recorder.took("retrieve", f"{leg}/{number}" if number else leg, told, ms, query=text)
-        if "embedder_failed" in self.recorder.usage:
-            self.recorder.took(
-                "retrieve", "semantic", Outcome(None, note=f"left out: {self.recorder.usage['embedder_failed']}"), 0.0
-            )
-        return [outcome.value for outcome, _ in results]
-
-    def _fused(self, rankings: Sequence[Ranking]) -> Ranking:
-        return self.recorder.stage(
-            "fuse",
-            lambda: fuse(
-                self.db,
-                rankings,
-                self.query,
-                collection=self.context.collection,
-                rrf_k=self.pipeline.rrf_k,
-                weights=self.pipeline.weights,
-                keep=self.keep,
-                further=self.pipeline.rewrite_weight,
-                model_id=self._model_id,
-                stored=self.tuned,
-            ),
-        )
-
-    @property
-    def _model_id(self) -> int | None:
-        return self.set["model_id"] if self.set else None
-
-    def _leg(self, number: int, query: Query, leg: str) -> tuple[Outcome[Ranking], float]:
-        began = time.perf_counter()
-        outcome = retrieve(
-            self.db,
-            query,
-            leg,
-            collection=self.context.collection,
-            candidates=self.depth,
-            where=self.where,
-            number=number,
-            model_id=self._model_id,
-        )
-        return outcome, (time.perf_counter() - began) * 1000
-
     def _reranked(self, fused: Ranking) -> Outcome[Ranking]:
         assert self.reranker is not None
         pipeline = self.pipeline
@@ -443,9 +285,9 @@ class Question:
 
     def given(self, chunk_ids: Sequence[int]) -> Ranking:
         """These chunks as if they had been found, in this order."""
-        self.queries = self._searchable([self.query])
-        self.query = self.queries[0]
-        return self._fused([Ranking(tuple(chunk_ids), tuple(-float(n) for n in range(len(chunk_ids))), "given")])
+        found = self.retrieval.given(self.query, chunk_ids)
+        self.query = self.retrieval.queries[0]
+        return found
 
     def answered_from(self, hits: Sequence[Hit], budget: int | None = None) -> Answer | synthesize.Writing:
         """The answer from these chunks, or the writing to come."""
@@ -466,7 +308,8 @@ class Question:
         if not top.hits:
             waiting = self.context.counts(self.db)["n_waiting"]
             return self._said(lambda: synthesize.nothing(self.question, self._kind, prompts, waiting=waiting))
-        floor: float | None = self.set["evidence_floor"] if self.set else None
+        searched = self.retrieval.set
+        floor: float | None = searched["evidence_floor"] if searched else None
         evidence = recorder.stage("validate", lambda: evident(top, floor), name="evidence")
         if not evidence and self.query.origin == "condense":
             top = self._in_own_words(top)
@@ -479,16 +322,21 @@ class Question:
             "expand",
             lambda: expand(self.db, top, window=pipeline.window, how=pipeline.expand, budget=budget, count_tokens=count),
         )
-        packed = recorder.stage(
-            "pack", lambda: pack(passages, budget=budget, count_tokens=count, compress=self._compressor(count))
-        )
+        packed = recorder.stage("pack", lambda: self._fitted(passages, budget, count))
         self.shown = tuple(dataclasses.replace(p, evident=tuple(h.chunk_id for h in p.hits if h.chunk_id in ids)) for p in packed)
         if llm is None:
             order = top.chunk_ids if any(hit.rerank_score is not None for hit in top.hits) else ()
             return self._said(lambda: quote(self.question, self.shown, order))
         return self._writing()
 
-    def _compressor(self, count_tokens: CountTokens) -> Callable[[Passage, int], str | None] | None:
+    def _fitted(self, passages: Sequence[Passage], budget: int, count_tokens: CountTokens) -> Outcome[tuple[Passage, ...]]:
+        compress = self._compressor(count_tokens)
+        outcome = pack(passages, budget=budget, count_tokens=count_tokens, compress=compress)
+        if compress is None or compress.failed is None:
+            return outcome
+        return dataclasses.replace(outcome, note=f"{outcome.note}, compression failed: {compress.failed}", fell_back=True)
+
+    def _compressor(self, count_tokens: CountTokens) -> Compressor | None:
         """What shortens a passage that does not fit; None where the pipeline compresses nothing, or has nothing to do it by."""
         if self.pipeline.compress is None:
             return None
@@ -499,30 +347,13 @@ class Question:
             score = by_reranker(self.reranker, self.pipeline.rerank_timeout)
         else:
             score = by_embedder(context.embedder(self.db))
-        return compressor(self._own_words(), score, count_tokens)
+        return Compressor(self._own_words(), score, count_tokens)
 
     def _in_own_words(self, top: Ranking) -> Ranking:
         """The same chunks, measured by the user's own words and not by what a model made of a follow-up."""
-        own = self.queries[1] if len(self.queries) > 1 and self.queries[1].text == self.question else Query(self.question)
-        alone = [Ranking(top.chunk_ids, top.scores, "kept")]
-        measured = fuse(
-            self.db,
-            alone,
-            own,
-            collection=self.context.collection,
-            rrf_k=self.pipeline.rrf_k,
-            weights={},
-            keep=len(top.hits),
-            model_id=self._model_id,
-        )
-        by_id = {hit.chunk_id: hit for hit in measured.value.hits}
-        fields = ("similarity", "matched", "evidence", "rare")
-        hits = [
-            dataclasses.replace(hit, **{name: getattr(by_id[hit.chunk_id], name) for name in fields})
-            for hit in top.hits
-            if hit.chunk_id in by_id
-        ]
-        return dataclasses.replace(Ranking.of(hits, "kept"), scores=tuple(hit.score for hit in hits))
+        queries = self.retrieval.queries
+        own = queries[1] if len(queries) > 1 and queries[1].text == self.question else Query(self.question)
+        return self.retrieval.measured(top, own)
 
     @property
     def _kind(self) -> AnswerMode:
@@ -546,8 +377,9 @@ class Question:
         if self.info is None:
             return None
         # Not in the caller's transaction: until its end, everybody who asks the same would wait for its row.
-        vectors, rewrites = (self.fresh, self.rewritten) if self.parallel else ({}, {})
-        model = (self.set and self.set["model"]) or ""
+        parallel, searched = self.retrieval.parallel, self.retrieval.set
+        vectors, rewrites = (self.retrieval.fresh, self.rewritten) if parallel else ({}, {})
+        model = (searched and searched["model"]) or ""
         return self.recorder.store(
             self.db,
             answer=answer,
@@ -556,31 +388,8 @@ class Question:
             vectors=vectors,
             rewrites=rewrites,
             model=model,
-            own_transaction=self.parallel,
+            own_transaction=parallel,
         )
-
-
-def _distinct(queries: Sequence[Query]) -> list[Query]:
-    """Each query once: two rewriters may write the same."""
-    found: dict[tuple[str, tuple[str, ...] | None, bool], Query] = {}
-    for query in queries:
-        found.setdefault((query.text.casefold(), query.legs, query.origin == "hyde"), query)
-    return list(found.values())
-
-
-def _shortened(text: str, length: int = 60) -> str:
-    return text if len(text) <= length else f"{text[:length]}..."
-
-
-def _known_as(query: Query) -> str:
-    """What its vector is kept under; a made-up passage is embedded as passages are, and is no question of the same words."""
-    return f"\x1fpassage\x1f{query.text}" if query.origin == "hyde" else query.text
-
-
-def _embedded(embedder: Embedder, query: Query) -> tuple[float, ...]:
-    if query.origin == "hyde":
-        return tuple(embed_checked(embedder, [query.text])[0])
-    return tuple(embed_query_checked(embedder, query.text))
 
 
 def _history(history: History | None) -> tuple[Message, ...]:
@@ -614,10 +423,3 @@ def _filter(where: Mapping[str, Any] | None) -> dict[str, Any]:
         raise BadFilter(f"where has a number that is not finite: {where!r}")
     found: dict[str, Any] = cleaned
     return found
-
-
-def _depth(candidates: int, wanted: int) -> int:
-    """How long each list is: `candidates`, doubled until the page asked for is inside, so that neighbouring pages agree."""
-    while candidates < min(wanted, 1000):
-        candidates *= 2
-    return min(candidates, 1000)

@@ -20,7 +20,7 @@ from ragdb.ingest.clean import clean_text
 from ragdb.llms.calls import Call, counted
 from ragdb.protocols import Rewriter
 from ragdb.runs.record import Recorder
-from ragdb.stages.rewrite import FAILED, kept, rewrite
+from ragdb.stages.rewrite import failed, kept, rewrite
 from ragdb.types import Message, Outcome, Query
 
 _Queries = Outcome[tuple[Query, ...]]
@@ -60,7 +60,7 @@ class Rewriting:
         for name, pending, key in running:
             made = pending if isinstance(pending, _Made) else self._waited(pending, grace)
             outcome = dataclasses.replace(made.outcome, value=tuple(filter(None, map(_cleaned, made.outcome.value))))
-            if key and not outcome.note.startswith(FAILED):
+            if key and not outcome.fell_back:
                 self.fresh[key] = [
                     {"text": q.text, "legs": list(q.legs) if q.legs else None, "origin": q.origin} for q in outcome.value
                 ]
@@ -78,7 +78,7 @@ class Rewriting:
             rewriter = self.context.rewriter(name)
             key = self._key(question, rewriter)
         except Exception as error:  # noqa: BLE001  whatever a rewriter is: the question itself is searched with too
-            return _Made(Outcome((), note=f"{FAILED}{str(error) or type(error).__name__}")), ""
+            return _Made(failed(str(error) or type(error).__name__)), ""
         key = sendable(key)
         known = _known(from_json(value(self.db.call("known_rewrite", key=key))), name) if key else None
         if known is not None:
@@ -105,8 +105,7 @@ class Rewriting:
         try:
             return pending.result(until - time.monotonic())
         except TimeoutError:
-            late: _Queries = Outcome((), note=f"{FAILED}not done in {self.timeout:g} s")
-            return _Made(late, (time.perf_counter() - began) * 1000)
+            return _Made(failed(f"not done in {self.timeout:g} s"), (time.perf_counter() - began) * 1000)
 
 
 def _known(rows: Any, name: str) -> list[Query] | None:

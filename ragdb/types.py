@@ -289,11 +289,15 @@ class Claim(_Value):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What a stage returns: its value, what it dropped and why ({reason: ids}), and a line for the trace."""
+    """What a stage returns: its value, what it dropped and why ({reason: ids}), and a line for the trace.
+
+    `fell_back`: what the stage asks did not do its part, so the value is as if the stage were left out, as the note says.
+    """
 
     value: T
     dropped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     note: str = ""
+    fell_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def gate(
         judged = sets.read(rag, eval_set)
         old = stored.find(rag.context.database, eval_set, baseline)
         chosen = _pipelines(rag, [pipeline])[0] if pipeline else Pipeline.from_dict(old.pipeline)
-        retrieval = [name for name in allowed if name not in how_asked.ANSWER_SCORES and not measures.stage_of(name)]
+        retrieval = [name for name in allowed if not how_asked.comes_with_asking(name) and not measures.stage_of(name)]
         measures.check(retrieval)
         gating.check_questions(judged, old, how_asked.set_digest(judged))
         old = scoring.measured(rag.context, old.eval_run_id, judged, retrieval)

@@ -45,6 +45,7 @@ def show_runs(state: State, found: Sequence[EvalRun], metrics: Sequence[str] | N
                         "metrics": {name: mean.to_dict() for name, mean in told[one.eval_run_id].items()},
                         "funnel": comparing.alive(one),
                         "lost": comparing.lost(one),
+                        "cautions": comparing.fallbacks(one),
                         "p50_ms": _p50(one),
                         "settings": dict(one.settings),
                     }
@@ -68,6 +69,8 @@ def show_runs(state: State, found: Sequence[EvalRun], metrics: Sequence[str] | N
             say(f"{one.name}: evidence alive  " + "  ".join(f"{stage} {share:.2f}" for stage, share in funnel.items()))
         if lost := comparing.lost(one):
             say(f"{one.name}: lost at  " + "  ".join(f"{stage} {count}{_named(one, stage)}" for stage, count in lost.items()))
+        for caution in comparing.fallbacks(one):
+            note(f"{one.name}: {caution}")
     counts = {mean.n for means in told.values() for mean in means.values()}
     note(f"over {min(counts)} to {max(counts)} questions" if counts else "no metric: nothing is judged")
 

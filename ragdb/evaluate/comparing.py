@@ -53,8 +53,9 @@ def values(run: EvalRun, metric: str) -> dict[str, float]:
 
 
 def metrics_of(*runs: EvalRun) -> tuple[str, ...]:
-    """The metrics that every run has: those that are measured by default first."""
+    """The metrics that every run has: those that are measured by default first, without those that a caution tells."""
     common = set.intersection(*({metric for result in run.results for metric in result.scores} for run in runs))
+    common = {metric for metric in common if not metric.startswith(measures.FALLBACK)}
     return (*(m for m in measures.DEFAULT if m in common), *sorted(common - {*measures.DEFAULT}))
 
 
@@ -161,7 +162,29 @@ def cautions(before: EvalRun, after: EvalRun) -> tuple[str, ...]:
         for name in _SETTINGS
         if name in old and name in new and old[name] != new[name]
     ]
+    found += [f"{run.name}: {one}" for run in (before, after) for one in fallbacks(run)]
     return tuple(found)
+
+
+def fallbacks(run: EvalRun) -> list[str]:
+    """Where the results are not those of the pipeline as it is written, for a stage's model failed or was late; in sentences."""
+    counts = Counter(
+        metric.removeprefix(measures.FALLBACK)
+        for result in run.results
+        for metric, value in result.scores.items()
+        if metric.startswith(measures.FALLBACK) and value
+    )
+    return [
+        f"{stage} fell back for {count} of {len(run.results)} questions, which were asked as if it was left out; "
+        f"why: ragdb explain {_trace(run, stage)}"
+        for stage, count in counts.items()
+    ]
+
+
+def _trace(run: EvalRun, stage: str) -> object:
+    """The trace of the first question for which a stage fell back."""
+    ids = (result.run_id for result in run.results if result.scores.get(measures.FALLBACK + stage))
+    return next((run_id for run_id in ids if run_id is not None), "RUN (no trace was stored)")
 
 
 def same_questions(old: Mapping[str, object], new: Mapping[str, object]) -> bool:

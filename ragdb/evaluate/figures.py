@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from ragdb.errors import ConfigError
-from ragdb.evaluate.measures import lower_is_better
+from ragdb.evaluate.comparing import fallbacks
+from ragdb.evaluate.measures import FALLBACK, lower_is_better
 from ragdb.evaluate.statistics import difference, mean
 from ragdb.evaluate.types import Difference, EvalRun, EvalSet, Mean, Result
 
@@ -124,6 +125,7 @@ def _same(run: EvalRun, other: EvalRun | None) -> bool:
 def metric_names(every: Sequence[Shown]) -> tuple[list[str], list[str], list[str]]:
     """The metrics that scores have: of what was found, of contamination, of answers."""
     names = {name for run in every for result in run.results.values() for name in result.scores}
+    names = {name for name in names if not name.startswith(FALLBACK)}  # a caution tells those
     answers = [name for name in ANSWER_METRICS if name in names]
     dirt = sorted((name for name in names if name.startswith("contamination")), key=_metric_order)
     found = sorted(names - {*answers} - {*dirt}, key=_metric_order)
@@ -251,7 +253,7 @@ def versions(every: Sequence[Shown]) -> list[str]:
 
 
 def cautions(every: Sequence[Shown]) -> list[str]:
-    """What makes runs hard to compare: other questions, other documents, questions that failed or were not asked yet."""
+    """What makes runs hard to compare: other questions, other documents, questions that failed, stages that fell back."""
     found = []
     if len({run.run.settings.get("set_is") for run in every}) > 1:
         found.append("The questions or their judgements changed between runs; only questions that both runs have are compared.")
@@ -266,4 +268,5 @@ def cautions(every: Sequence[Shown]) -> list[str]:
         if failed or run.run.finished_at is None:
             state = f"{len(run.results)} questions, {failed} of them failed" if failed else f"{len(run.results)} questions so far"
             found.append(f"{run.name} has {state}; run it again, and it goes on.")
+        found += [f"{run.name}: {one}." for one in fallbacks(run.run)]
     return found

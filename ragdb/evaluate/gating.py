@@ -67,9 +67,8 @@ def gate(eval_set: EvalSet, baseline: EvalRun, run: EvalRun, *, max_drop: Mappin
         if one.finished_at is None:
             raise ConfigError(f"run {one.eval_run_id} ({one.name}) is not finished; run it again, it goes on where it stopped")
     check_questions(eval_set, baseline, run.settings.get("set_is"))
-    staged = [
-        metric for metric in wanted if measures.stage_of(metric) and all(comparing.values(one, metric) for one in (baseline, run))
-    ]
+    unlisted = [metric for metric in wanted if measures.stage_of(metric) or metric.startswith(measures.FALLBACK)]
+    staged = [metric for metric in unlisted if all(comparing.values(one, metric) for one in (baseline, run))]
     common = (*comparing.metrics_of(baseline, run), *staged)
     missing = tuple(metric for metric in wanted if metric not in common)
     measured = [metric for metric in wanted if metric in common]

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 #: Chunks of a result that are kept, where nothing else is asked for.
 DEPTH = 100
 _ANSWER_METRICS = ("faithfulness", "answer_relevance", "context_precision", "context_recall")
-#: Scores that come with the asking, and are not computed from the list of documents.
+#: Scores of an answer.
 ANSWER_SCORES = (*_ANSWER_METRICS, "refusal", "false_refusal", "citation_precision", "citation_recall")
+
+
+def comes_with_asking(metric: str) -> bool:
+    """Whether a score is one of the asking, which no list of documents tells afterwards."""
+    return metric in ANSWER_SCORES or metric.startswith(measures.FALLBACK)
 
 
 class Judging(Protocol):

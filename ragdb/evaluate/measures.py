@@ -3,7 +3,7 @@
 Documents are ranked by their best chunk. A metric's name is its measure and where the list is cut: `ndcg@10`,
 `recall@20`, `precision@5` (or `p@5`), `mrr@10`, `map@100`, `success@1`, `contamination@5`, `stability@10`; any measure that
 ir-measures knows can be named in its own way (`ERR@10`). `alive:cited` is 1 where evidence is alive after that stage of the
-funnel, else 0.
+funnel, else 0; `fallback:rerank` is 1 where that stage fell back, for its model failed or was late.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from ragdb.evaluate.types import FUNNEL, EvalQuestion, Result
 #: What is measured where nothing else is asked for.
 DEFAULT = ("ndcg@10", "recall@20", "precision@5", "mrr@10", "map@100", "contamination@5")
 #: Less is better.
-LOWER_IS_BETTER = ("contamination", "false_refusal")
+LOWER_IS_BETTER = ("contamination", "false_refusal", "fallback")
+#: How the names of those scores begin that say that a stage fell back.
+FALLBACK = "fallback:"
 
 _NAME = re.compile(r"([a-z_]+)(?:@([1-9][0-9]{0,3}))?")
 _THEIRS = {"ndcg": "nDCG", "recall": "R", "precision": "P", "p": "P", "mrr": "RR", "map": "AP", "success": "Success"}
@@ -42,7 +44,7 @@ def stage_of(metric: str) -> str | None:
 
 
 def lower_is_better(metric: str) -> bool:
-    return metric.split("@", maxsplit=1)[0] in LOWER_IS_BETTER
+    return re.split("[@:]", metric, maxsplit=1)[0] in LOWER_IS_BETTER
 
 
 def per_question(

@@ -14,7 +14,7 @@ from ragdb.context import Context
 from ragdb.db.caller import one
 from ragdb.errors import ConfigError, RagDBError
 from ragdb.evaluate import evidence as evidences
-from ragdb.evaluate import sets
+from ragdb.evaluate import measures, sets
 from ragdb.evaluate.evidence import Evidence
 from ragdb.evaluate.how import How, about, check_parts, digest, settings_of
 from ragdb.evaluate.scoring import measured
@@ -172,6 +172,7 @@ def _result(
         "cost": answer.usage.get("cost"),
         "scores": {
             **_refusal(question, answer.outcome),
+            **_fallbacks(made, pipeline),
             **evidences.citation_scores(evidence, made),
             **{verdict.metric: verdict.value for verdict in verdicts if verdict.value is not None},
         },
@@ -201,6 +202,19 @@ def _refusal(question: EvalQuestion, outcome: str) -> dict[str, float]:
     if outcome in ("llm_failed", "no_retrieval"):
         return {}
     return {"false_refusal" if question.answerable else "refusal": float(outcome in _REFUSED)}
+
+
+def _fallbacks(made: Examined, pipeline: Pipeline) -> dict[str, float]:
+    """`fallback:STAGE` for each stage of the question's that asks a model: 1 where it did without, else 0."""
+    asks = {
+        "route": pipeline.route == "llm",
+        "rewrite": bool(pipeline.rewrite),
+        "rerank": True,
+        "pack": pipeline.compress is not None,
+    }
+    fell = made.answer.usage.get("fell_back", ())
+    taken = {trace.stage for trace in made.answer.stages}
+    return {measures.FALLBACK + stage: float(stage in fell) for stage, does in asks.items() if does and stage in taken}
 
 
 def _times(made: Examined) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ragdb.context import Context
 from ragdb.evaluate import measures, runs
-from ragdb.evaluate.how import ANSWER_SCORES, set_digest
+from ragdb.evaluate.how import comes_with_asking, set_digest
 from ragdb.evaluate.types import EvalQuestion, EvalRun, EvalSet, Result
 
 
@@ -24,7 +24,7 @@ def measured(context: Context, run_id: int, judged: EvalSet, metrics: Sequence[s
         return runs.marked(found, cached=cached)
     wanted = {metric for metric in metrics if measures.stage_of(metric) is None}
     if found.settings.get("set_is") != set_digest(judged):
-        wanted |= {metric for result in results.values() for metric in result.scores} - {*ANSWER_SCORES}
+        wanted |= {metric for result in results.values() for metric in result.scores if not comes_with_asking(metric)}
     elif not any(_lacks(result, questions[key], wanted) for key, result in results.items()):
         return runs.marked(found, cached=cached)
     # all of them: what a question scores may hang on others, as stability does

@@ -20,7 +20,7 @@ _BATCH = 500  # questions a call
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What became of questions that were put into a set."""
+    """What became of questions that were put into a set; those of `changed` are other now than they were."""
 
     added: int
     changed: int
@@ -59,12 +59,15 @@ def put_questions(rag: RagDB, eval_set: str, questions: Iterable[EvalQuestion]) 
             raise ConfigError(f"the key {question.key!r} comes twice; the key of a question is its own in a set")
         _check_judgements(question)
         seen.add(question.key)
-    made = Put(0, 0, 0)
+    before = _by_key(rag, eval_set)
+    judgements = 0
     for start in range(0, len(given), _BATCH):
         rows = [_as_json(question) for question in given[start : start + _BATCH]]
         row = one(rag.context.database.call("put_eval_questions", eval_set=eval_set, questions={"questions": rows}))
-        made = Put(made.added + row["added"], made.changed + row["changed"], made.judgements + row["judgements"])
-    return made
+        judgements += row["judgements"]
+    after = _by_key(rag, eval_set)
+    changed = sum(before[key] != after[key] for key in before.keys() & after.keys())
+    return Put(len(after.keys() - before.keys()), changed, judgements)
 
 
 def read(rag: RagDB, name: str, *, states: Sequence[State] = ("accepted",)) -> EvalSet:
@@ -73,6 +76,11 @@ def read(rag: RagDB, name: str, *, states: Sequence[State] = ("accepted",)) -> E
     (row,) = (row for row in listed(rag) if row["name"] == name)
     questions = tuple(_question(row) for row in rows)
     return EvalSet(name, row["collection"], questions, row["description"], row["source"], row["created_at"])
+
+
+def _by_key(rag: RagDB, name: str) -> dict[str, EvalQuestion]:
+    """Every question of a set, whatever its state."""
+    return read(rag, name, states=("accepted", "draft", "rejected")).by_key()
 
 
 def listed(rag: RagDB) -> list[Row]:
@@ -89,9 +97,8 @@ def quotes_not_found(rag: RagDB, name: str) -> list[str]:
 
 def unknown_paraphrases(rag: RagDB, name: str) -> list[str]:
     """Keys of questions that repeat, they say, a question that the set does not have in any state."""
-    every = read(rag, name, states=("accepted", "draft", "rejected")).questions
-    known = {question.key for question in every}
-    return [question.key for question in every if question.paraphrase_of and question.paraphrase_of not in known]
+    every = _by_key(rag, name)
+    return [key for key, question in every.items() if question.paraphrase_of and question.paraphrase_of not in every]
 
 
 def set_state(rag: RagDB, name: str, keys: Sequence[str], state: State) -> int:

@@ -99,6 +99,8 @@ class Recorder:
             self.usage.setdefault("models", []).append({**row, "cost": cost})
             if cost is not None:
                 self.usage["cost"] = round(self.usage.get("cost", 0.0) + cost, 9)
+        if outcome.fell_back and stage not in self.usage.setdefault("fell_back", []):
+            self.usage["fell_back"].append(stage)
         ids, scores = self._ids(outcome.value)
         dropped = {why: tuple(which) for why, which in outcome.dropped.items()}
         self.stages.append(

@@ -61,9 +61,8 @@ def rerank(
     except Exception as error:  # noqa: BLE001  whatever a reranker does: the order before it is an answer too
         if not isinstance(error, _Unusable):
             logger.warning("%s failed: %s: %s", _name(reranker), type(error).__name__, sendable(str(error)))
-        return Outcome(
-            Ranking.of(ranking.hits, "reranked"), dropped, note=f"kept the fused order: {str(error) or type(error).__name__}"
-        )
+        why = str(error) or type(error).__name__
+        return Outcome(Ranking.of(ranking.hits, "reranked"), dropped, note=f"kept the fused order: {why}", fell_back=True)
     best = _sorted(
         [dataclasses.replace(hit, rerank_score=score) for hit, score in zip(scored, scores, strict=True)], weight, rrf_k
     )

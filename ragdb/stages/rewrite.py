@@ -13,8 +13,6 @@ from ragdb.types import LEGS, Message, Outcome, Query
 
 logger = logging.getLogger("ragdb.run")
 
-#: How the note of a rewriter that made nothing begins.
-FAILED = "left out: "
 _MOST = 12  # queries of one rewriter, whoever wrote it
 
 
@@ -29,9 +27,14 @@ def rewrite(
     except Exception as error:  # noqa: BLE001  whatever a rewriter does: the question itself is searched with too
         logger.warning("rewriter %s failed: %s: %s", name, type(error).__name__, sendable(str(error)))
         if getattr(error, "reason", "") == "timeout":
-            return Outcome((), note=f"{FAILED}no answer in time; see rewrite_timeout")
-        return Outcome((), note=f"{FAILED}{str(error) or type(error).__name__}")
+            return failed("no answer in time; see rewrite_timeout")
+        return failed(str(error) or type(error).__name__)
     return kept(question, queries, name)
+
+
+def failed(why: str) -> Outcome[tuple[Query, ...]]:
+    """What is left of a rewriter that made nothing: the reason."""
+    return Outcome((), note=f"left out: {why}", fell_back=True)
 
 
 def kept(question: Query, queries: Sequence[Query], name: str) -> Outcome[tuple[Query, ...]]:

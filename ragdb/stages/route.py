@@ -129,7 +129,8 @@ def route_by_model(question: str, llm: LLM, *, history: bool, timeout: float, pr
         reply = complete(llm, [Message("user", prompt)], schema=_SCHEMA, temperature=0.0, max_tokens=64, deadline=timeout)
     except Exception as error:  # noqa: BLE001  whatever a model does: the rules have decided already
         logger.warning("%s could not route: %s: %s", llm.name, type(error).__name__, sendable(str(error)))
-        return Outcome(found, note=f"simple: {found.reason}; the model did not say: {str(error) or type(error).__name__}")
+        why = f"the model did not say: {str(error) or type(error).__name__}"
+        return Outcome(found, note=f"simple: {found.reason}; {why}", fell_back=True)
     said = json_value(reply.text, "kind")
     kind = said.get("kind") if isinstance(said, dict) else None
     chosen = {
@@ -139,7 +140,8 @@ def route_by_model(question: str, llm: LLM, *, history: bool, timeout: float, pr
         "said": Route("said_before", "about what was said, says the model"),
     }.get(str(kind))
     if chosen is None or (chosen.kind == "said_before" and not history):
-        return Outcome(found, note=f"simple: {found.reason}; the model said {' '.join(reply.text.split())[:80]!r}")
+        why = f"the model said {' '.join(reply.text.split())[:80]!r}"
+        return Outcome(found, note=f"simple: {found.reason}; {why}", fell_back=True)
     return Outcome(chosen, note=f"{chosen.kind}: {chosen.reason}")
 
 

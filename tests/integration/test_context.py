@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ragdb import Document, Pipeline, RagDB
-from ragdb.compress import by_reranker, compressor
+from ragdb.compress import Compressor, by_reranker
 from ragdb.errors import ConfigError
 from ragdb.testing import FakeEmbedder, FakeLLM
 from ragdb.types import Message, Passage
@@ -157,6 +157,23 @@ def test_a_passage_that_does_not_fit_becomes_its_sentences_that_matter(ragdb_url
     assert (citation.start, citation.end, citation.quote) == (0, len(LONG), LONG), "into the document itself"
 
 
+def test_a_compression_that_fails_is_told_and_the_passage_is_packed_as_it_would_be_without(ragdb_url: str) -> None:
+    class Away:
+        def score(self, query: str, passages: Sequence[str]) -> list[float]:
+            raise RuntimeError("the reranker is away")
+
+    llm = FakeLLM(["Oil [1]."], context_window=1500, max_output_tokens=300)
+    pipeline = Pipeline(compress="extractive", require_evidence=False, window=1)
+    with RagDB(ragdb_url, collection="long", embedder=FakeEmbedder(16), llm=llm, reranker=Away(), chunker="recursive:64") as rag:
+        for n in range(6):
+            rag.add(Document(f"long{n}", f"Part {n}. {LONG}"))
+        answer = rag.ask("What does the pump need?", pipeline=pipeline, k=30)
+    assert answer.outcome == "answered"
+    packed = next(trace for trace in answer.stages if trace.stage == "pack")
+    assert packed.note.endswith("compression failed: the reranker is away")
+    assert answer.usage["fell_back"] == ["rerank", "pack"]
+
+
 class Whole:
     """One chunk a document."""
 
@@ -181,7 +198,7 @@ def test_a_passage_is_scored_once_and_a_reranker_that_hangs_is_left_behind() -> 
         asked.append(len(texts))
         return [1.0, 3.0, 2.0]
 
-    compress = compressor("q", score, lambda text: len(text.split()))
+    compress = Compressor("q", score, lambda text: len(text.split()))
     assert compress(passage, 7) == "... Two is there. Three is gone."
     assert compress(passage, 5) == "... Two is there. ..."
     assert asked == [3]
@@ -192,5 +209,6 @@ def test_a_passage_is_scored_once_and_a_reranker_that_hangs_is_left_behind() -> 
             return []
 
     began = time.monotonic()
-    assert compressor("q", by_reranker(Hangs(), 0.1), len)(passage, 9) is None
+    hanging = Compressor("q", by_reranker(Hangs(), 0.1), len)
+    assert hanging(passage, 9) is None and hanging.failed == "not done in 0.1 s"
     assert time.monotonic() - began < 2

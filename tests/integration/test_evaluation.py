@@ -68,7 +68,8 @@ def test_a_set_is_what_was_put_into_it(rag: RagDB) -> None:
     assert not found.by_key()["u1"].answerable
     put = sets.put_questions(rag, "help", [dataclasses.replace(first, judgements=(Judgement("router.md", 3),))])
     assert (put.added, put.changed) == (0, 1)
-    again = sets.read(rag, "help").by_key()["q1"]
+    put = sets.put_questions(rag, "help", [again := sets.read(rag, "help").by_key()["q1"]])
+    assert (put.added, put.changed, put.judgements) == (0, 0, 1)
     assert (again.judgements, again.eval_question_id) == ((Judgement("router.md", 3),), first.eval_question_id)
     with pytest.raises(ConfigError, match=r"no evaluation set 'halp'.*There are: help"):
         sets.read(rag, "halp")

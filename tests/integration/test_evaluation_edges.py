@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from ragdb import Document, RagDB
 from ragdb.errors import ConfigError, EmbedderError, RagDBError
-from ragdb.evaluate import EvalQuestion, How, Judgement, compare, gate, means, run, runs, sets, sweep
+from ragdb.evaluate import EvalQuestion, How, Judgement, compare, gate, means, report, run, runs, sets, sweep
 from ragdb.evaluate.scoring import measured
 from ragdb.evaluate.settings import pipeline_of
 from ragdb.evaluate.sweeping import drop
 from ragdb.evaluate.types import EvalRun, Step
 from ragdb.testing import FakeEmbedder
+
+Query = Callable[..., list[tuple[Any, ...]]]
 
 COPY = "# Alpha\n\nThe alpha device is reset with the red button on its back.\n"
 LONG = "# Long\n\n" + "\n\n".join(
@@ -163,6 +166,39 @@ def test_a_leg_that_could_not_be_asked_is_an_error_not_a_result(rag: RagDB) -> N
     assert after.eval_run_id == found.eval_run_id
     assert after.finished_at is not None
     assert after.by_key()["a"].funnel["semantic"].alive
+
+
+def test_a_stage_that_fell_back_is_told_wherever_the_run_is_shown(rag: RagDB, query: Query) -> None:
+    class Sometimes:
+        """A reranker that is away for one question."""
+
+        name = "sometimes"
+
+        def score(self, query: str, passages: Sequence[str]) -> list[float]:
+            if "alpha" in query:
+                raise RuntimeError("the reranker is away")
+            return [1.0 / n for n in range(1, len(passages) + 1)]
+
+    sets.put_questions(rag, "edge", [ALPHA, GAMMA])
+    plain = run(rag, "edge", [HYBRID])[0]
+    with RagDB(rag.context.database.target, collection="edge", embedder=FakeEmbedder(), reranker=Sometimes()) as other:
+        pipeline = dataclasses.replace(HYBRID, name="reranked", rerank=True)
+        found = run(other, "edge", [pipeline])[0]
+    assert found.finished_at is not None  # the fused order is this pipeline's answer too
+    assert {key: result.scores["fallback:rerank"] for key, result in found.by_key().items()} == {"a": 1.0, "g": 0.0}
+    assert not any(name.startswith("fallback") for name in means(found))  # no column of zeros in every table
+    assert means(found, ["fallback:rerank"])["fallback:rerank"].value == 0.5
+    judged = sets.read(rag, "edge")
+    trace = found.by_key()["a"].run_id
+    said = f"reranked: rerank fell back for 1 of 2 questions, which were asked as if it was left out; why: ragdb explain {trace}"
+    assert said in compare(judged, plain, found).cautions
+    assert f"{said}." in report.markdown(judged, [found], baseline=plain)
+    assert "the reranker is away" in query("select note from ragdb.run_stage where run_id = %s and stage = 'rerank'", trace)[0][0]
+    assert not gate(judged, found, found, max_drop={"fallback:rerank": 0.0}).failures
+    kept = dataclasses.replace(
+        found, results=tuple(dataclasses.replace(r, scores={**r.scores, "fallback:rerank": 0.0}) for r in found.results)
+    )
+    assert not gate(judged, kept, found, max_drop={"fallback:rerank": 0.0}).passed
 
 
 def test_stability_is_of_all_paraphrases_also_of_a_run_that_went_on(rag: RagDB) -> None:

@@ -423,6 +423,27 @@ def test_a_server_that_drips_its_headers_is_left_behind(ragdb_url: str) -> None:
     assert answer.outcome == "llm_failed"
     assert [t.note for t in stage(answer, "rewrite")] == ["left out: no answer in time; see rewrite_timeout"] * 3
     assert stage(answer, "rerank")[0].note.startswith("kept the fused order: ")
+    assert answer.usage["fell_back"] == ["rewrite", "rerank"]
+
+
+def test_stages_that_did_without_their_model_are_named(ragdb_url: str, query: Query) -> None:
+    class Away:
+        def score(self, query: str, passages: Sequence[str]) -> list[float]:
+            raise RuntimeError("away")
+
+    def down(messages: Sequence[Message]) -> str:
+        if "numbered passages" in messages[0].content:
+            return "With a pin [1]."
+        raise LLMError("down")
+
+    question = "Is the router reset with a pin, and how?"
+    with filled(ragdb_url, llm=FakeLLM(down), reranker=Away()) as rag:
+        answer = rag.ask(question, pipeline=Pipeline(route="llm", rewrite=("reword",), rerank=True))
+        assert (answer.outcome, answer.usage["fell_back"]) == ("answered", ["route", "rewrite", "rerank"])
+        assert query("select usage -> 'fell_back' from ragdb.run where run_id = %s", answer.run_id) == [
+            (["route", "rewrite", "rerank"],)
+        ]
+        assert "fell_back" not in rag.ask(question, pipeline=Pipeline(rerank=False)).usage
 
 
 class Sleeping:
