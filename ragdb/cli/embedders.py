@@ -138,11 +138,13 @@ def activate(
     Refused while it is behind. To undo it, activate the old one again.
     """
     from ragdb.db import hnsw
+    from ragdb.db.caller import from_json
     from ragdb.ingest import vector_sets
 
     with state.rag() as rag:
         row = vector_sets.activate(rag, name, force=force)
         collection = rag.context.collection
+        fusion = from_json((rag.context.info() or {}).get("fusion"))
         models = {model.name: model for model in hnsw.models(rag.context.database)}
     if state.json:
         json_line(dict(row))
@@ -150,6 +152,9 @@ def activate(
     say(f"{collection}: {row['active']} is active" + (f", {row['was']} was" if row["was"] != row["active"] else " already"))
     if row["missing"]:
         note(f"{counted(row['missing'], 'chunk')} have no vector of it yet and are found by their words alone until then")
+    if fusion and row["was"] != row["active"]:
+        kept = f"it keeps settings of fuse of its own ({', '.join(fusion)}); where they were fitted to {row['was']}, "
+        note(f"{kept}fit them again: {state.command('eval tune')} SET --store")
     before, now = models.get(row["was"]), models[row["active"]]
     if before and before.state == "valid" and now.state != "valid" and now.indexable:
         note(f"it has no index yet, so every vector is compared; build it: {state.command('embedder index')} {name}")

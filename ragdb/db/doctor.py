@@ -54,7 +54,7 @@ def examine(target: Any) -> list[Finding]:
             schema.require(conn, exactly=True)
         except RagDBError as error:
             return [*findings, Finding("error", "schema", str(error))]
-        for look in (_indexes, _grants, _statistics, _memory, _upkeep, _queue, _watches, _plans):
+        for look in (_indexes, _grants, _statistics, _memory, _upkeep, _queue, _watches, _fusion, _plans):
             findings += look(rows)
     return [*findings[:2], *_schema(target), *findings[2:]]
 
@@ -246,6 +246,21 @@ def _watches(rows: Rows) -> Iterator[Finding]:
             )
     if fine:
         yield Finding("ok", "watched tables", f"{len(found)} followed")
+
+
+def _fusion(rows: Rows) -> Iterator[Finding]:
+    """Settings of fuse that were fitted to a vector set which is not the one that searches read now."""
+    for row in rows(
+        "select c.name, c.fusion -> 'source' ->> 'set' as eval_set, c.fusion -> 'source' ->> 'model' as fitted, m.name as active "
+        "from ragdb.collection c join ragdb.embedding_model m on m.model_id = c.active_model_id "
+        "where c.fusion -> 'source' ->> 'model' <> m.name order by c.name"
+    ):
+        yield Finding(
+            "warning",
+            f"settings of fuse of {row['name']}",
+            f"were fitted to the vectors of {row['fitted']}, and those of {row['active']} are searched",
+            f"ragdb eval tune {row['eval_set'] or 'SET'} --store, or: select ragdb.set_fusion('{row['name']}', null)",
+        )
 
 
 def _plans(rows: Rows) -> Iterator[Finding]:

@@ -77,6 +77,16 @@ def test_the_whole_way_there_and_back(cli: Cli, tmp_path: Path, query: Query) ->
     assert query("select count(*) from ragdb.embedding_model") == [(1,)]
 
 
+def test_settings_that_were_fitted_to_the_old_set_are_said(cli: Cli, help_pages: RagDB) -> None:
+    help_pages.context.database.call(
+        "set_fusion", collection="help", fusion={"rrf_k": 30, "source": {"model": OLD, "set": "golden"}}
+    )
+    cli("embedder", "add", NEW, "-c", "help")
+    forced = cli("embedder", "activate", NEW, "-c", "help", "--force")
+    assert f"settings of fuse of its own (rrf_k); where they were fitted to {OLD}, fit them again: ragdb eval tune" in forced.err
+    assert "fitted" not in cli("embedder", "activate", NEW, "-c", "help", "--force").err  # it was active already
+
+
 @pytest.mark.usefixtures("help_pages")
 def test_an_index_that_the_old_set_has_and_the_new_one_lacks_is_said(cli: Cli) -> None:
     cli("embedder", "index", OLD)

@@ -153,6 +153,20 @@ def test_a_group_whose_members_search_is_no_fault(rag: RagDB, query: Query, ragd
     assert "grant of help to staff" not in wrong(ragdb_url)
 
 
+def test_settings_of_fuse_that_were_fitted_to_other_vectors_are_told(rag: RagDB, query: Query, ragdb_url: str) -> None:
+    rag.add(Document("a", "Reset the router."))
+    about = "settings of fuse of help"
+    [(active,)] = query("select m.name from ragdb.collection join ragdb.embedding_model m on m.model_id = active_model_id")
+    for model, found in ((active, False), ("older", True)):
+        rag.context.database.call(
+            "set_fusion", collection="help", fusion={"rrf_k": 30, "source": {"model": model, "set": "golden"}}
+        )
+        assert (about in wrong(ragdb_url)) == found
+    assert wrong(ragdb_url)[about][0] == f"were fitted to the vectors of older, and those of {active} are searched"
+    rag.context.database.call("set_fusion", collection="help", fusion={"rrf_k": 30})  # by hand: fitted to nothing
+    assert about not in wrong(ragdb_url)
+
+
 def test_the_plans_of_a_large_collection_are_looked_at(ragdb_url: str, rag: RagDB, query: Query) -> None:
     for n in range(12):
         rag.add(Document(f"d{n}", f"Page {n} about the router."))
