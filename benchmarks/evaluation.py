@@ -5,7 +5,7 @@
 
 Prints nDCG@10, P@5, recall@20 with 95 % intervals and the median time without the question's vector (whose time is that of
 the model, and kept between runs). Every figure is computed a second time by pytrec_eval from the exported TREC run and qrels. With
---llm: HyDE, multi and both against none on the first questions, by their length.
+--llm: HyDE, multi and both against none, by the length of the questions.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--models", help="folder of fetched rerankers")
     parser.add_argument("--llm")
     parser.add_argument("--llm-url", help="its base_url")
-    parser.add_argument("--questions", type=int, help="only the first so many")
+    parser.add_argument("--questions", type=int, help="only so many, from the whole set")
     given = parser.parse_args()
     home = given.home.resolve()
     url = embedded.start(home)
@@ -127,8 +127,9 @@ def main() -> None:
                 judged = loaded(rag, folder)
                 name = folder.name
                 if given.questions:
-                    name = f"{name}-{given.questions}"
-                    judged = replace(judged, name=name, questions=judged.questions[: given.questions])
+                    every = max(1, len(judged.questions) // given.questions)  # the first alone may be about one document
+                    name = f"{name}, one in {every}"
+                    judged = replace(judged, name=name, questions=judged.questions[::every][: given.questions])
                     evaluate.sets.make(rag, name)
                     evaluate.sets.put_questions(rag, name, judged.questions)
                     judged = evaluate.sets.read(rag, name)

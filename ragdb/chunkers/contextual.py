@@ -7,9 +7,10 @@ the chunk's context, never into its span.
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 
 import regex
@@ -33,7 +34,9 @@ LINE_TOKENS = 64
 DOCUMENT_TOKENS = 4_000
 _REPLY_TOKENS = 128
 _AT_ONCE = 4
-_TIMEOUT = 60.0
+# A model on a laptop reads a document for a minute, and a call may wait behind others.
+_TIMEOUT = 180.0
+_UNFINISHED = 16  # documents whose lines are kept for the next try
 _PREFACE = regex.compile(r"^(?:context|line|answer|文脈|位置づけ|回答)\s*[:：]\s*", regex.IGNORECASE)
 
 
@@ -41,7 +44,8 @@ class ContextualChunker:
     """The chunks of `chunker`, which leaves room for a line of at most `line_tokens` of the embedder's tokens.
 
     One call of `llm` a chunk; a chunk whose text and place did not change keeps its line. A call that fails fails the
-    document, which is tried again: a line that is missing would not be noticed later.
+    document, which is tried again: a line that is missing would not be noticed later. Lines that were written until then
+    are kept in the process for that.
     """
 
     #: It calls a model: not to be run while a transaction is open.
@@ -57,6 +61,7 @@ class ContextualChunker:
         self.line_tokens = line_tokens
         self.max_tokens = int(getattr(chunker, "max_tokens", MAX_TOKENS)) + line_tokens
         self._prompts = prompts
+        self._unfinished: dict[str, dict[int, str]] = {}  # lines by where their chunk begins, by the document
 
     def __repr__(self) -> str:
         return f"ContextualChunker({self.chunker!r}, {self.llm.name!r}, line_tokens={self.line_tokens})"
@@ -77,21 +82,50 @@ class ContextualChunker:
         Errors: LLMError, those of the chunker.
         """
         spans = self.chunker.chunk(document, count_tokens)
+        digest = hashlib.sha256("\x1f".join((document.uri, document.title or "", document.content)).encode()).hexdigest()
+        written = self._unfinished.pop(digest, {})
         lines: dict[int, str] = {}
         for n, span in enumerate(spans):
-            if line := self._kept(document, span, count_tokens, known or {}):
+            if line := written.get(span.start) or self._kept(document, span, count_tokens, known or {}):
                 lines[n] = line
         asked = [n for n in range(len(spans)) if n not in lines]
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ragdb-context") as threads:
-            try:
-                made = list(threads.map(lambda n: self._line(document, spans[n], count_tokens), asked))
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
-        lines |= dict(zip(asked, made, strict=True))
+        try:
+            for n, line in self._lines(document, {n: spans[n] for n in asked}, count_tokens):
+                lines[n] = line
+        except BaseException:
+            self._unfinished[digest] = {spans[n].start: line for n, line in lines.items()}
+            while len(self._unfinished) > _UNFINISHED:
+                del self._unfinished[next(iter(self._unfinished))]
+            raise
         return tuple(
             replace(span, context="\n".join(part for part in (span.context, lines[n]) if part)) for n, span in enumerate(spans)
         )
+
+    def _lines(self, document: Document, spans: Mapping[int, Span], count_tokens: CountTokens) -> Iterator[tuple[int, str]]:
+        """The lines as they are written. Raises the first error when what had begun is done."""
+        if not spans:
+            return
+        first, *others = spans
+        # alone: servers keep what they read of a prompt, and the others begin with the same document
+        yield first, self._line(document, spans[first], count_tokens)
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ragdb-context") as threads:
+            waiting = {threads.submit(self._line, document, spans[n], count_tokens): n for n in others}
+            failed: BaseException | None = None
+            try:
+                for future in as_completed(waiting):
+                    if future.cancelled():
+                        continue
+                    if error := future.exception():
+                        failed = failed or error  # raised below: the lines of the others are worth keeping
+                        for other in waiting:
+                            other.cancel()
+                    else:
+                        yield waiting[future], future.result()
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+        if failed is not None:
+            raise failed
 
     def _kept(self, document: Document, span: Span, count_tokens: CountTokens, known: Mapping[str, str]) -> str:
         """The line that the same text has under the same headings; what stands above it is no line."""
@@ -104,9 +138,10 @@ class ContextualChunker:
     def _line(self, document: Document, span: Span, count_tokens: CountTokens) -> str:
         text = document.content[span.start : span.end]
         prompt = self._prompts.template("contextual", language_of(text)).substitute(
-            title=sendable(index_header(document.title, span.heading_path) or document.uri),
+            # one beginning for all chunks of a document; what differs comes last
+            title=sendable(document.title or document.uri),
             document=sendable(self._shown(document, span)),
-            chunk=sendable(text),
+            chunk=sendable("\n\n".join(part for part in (" > ".join(span.heading_path), text) if part)),
         )
         reply = complete(self.llm, [Message("user", prompt)], temperature=0.0, max_tokens=_REPLY_TOKENS, deadline=_TIMEOUT)
         said = next((line.strip() for line in strip_think(reply.text or "").splitlines() if line.strip()), "")

@@ -46,7 +46,7 @@ def test_each_chunk_has_its_line_in_the_context_and_is_found_by_it(contextual: R
     assert added.ingest_state == "ready"
     assert all(line.startswith("zebra") and line.endswith("of the handbook.") for line in lines(query))
     assert not query("select 1 from ragdb.chunk where content like '%zebra%'")
-    hits = contextual.search("zebra26", pipeline=Pipeline(legs=("lexical",))).hits
+    hits = contextual.search("zebra42", pipeline=Pipeline(legs=("lexical",))).hits
     assert [hit.heading_path[-1] for hit in hits] == ["Reset"]
 
 
@@ -72,6 +72,34 @@ def test_a_model_that_fails_leaves_the_text_in_the_queue(ragdb_url: str, query: 
         rag.add(Document("r.md", TEXT))
     assert query("select ingest_state, last_error from ragdb.document") == [("queued", "LLMError: no answer")]
     assert query("select count(*) from ragdb.chunk") == [(0,)]
+
+
+def test_lines_that_were_written_before_a_failure_are_not_asked_for_again() -> None:
+    asked: list[str] = []
+    working: list[bool] = []
+
+    def sometimes(messages: Sequence[Message]) -> str:
+        asked.append(messages[0].content)
+        if not working and "Hold the button" in messages[0].content.split("<part>")[-1]:
+            raise LLMError("no answer", transient=True)
+        return said(messages)
+
+    text = "# A\n\nOne.\n\n# B\n\nTwo.\n\n# C\n\nHold the button.\n"
+    document = Document("r.md", text, title="Router")
+    chunker = ContextualChunker(MarkdownChunker(max_tokens=40), FakeLLM(sometimes))
+    count = FakeEmbedder().count_tokens
+    with pytest.raises(LLMError, match="no answer"):
+        chunker.chunk(document, count)
+    assert len(asked) == 3
+    working.append(True)
+    spans = chunker.chunk(document, count)
+    assert len(asked) == 4
+    assert all(span.context.startswith("zebra") for span in spans)
+    # up to the part itself all prompts are the same: a server reads the document once
+    assert len({prompt.partition("<part>")[0] for prompt in asked}) == 1
+    assert "<part>\nB\n\n" in asked[1]
+    chunker.chunk(document, count)
+    assert len(asked) == 7, "what is finished is kept by the database, and not here"
 
 
 def test_no_model_is_asked_within_the_callers_transaction(contextual: RagDB, query: Query, ragdb_url: str) -> None:
