@@ -136,6 +136,9 @@ def judge_(
         return
     heads = ("metric", "items", "broken", "agreement", "of high", "of low", "separation")
     columns(heads, [_agreement(one) for one in found.metrics])
+    for metric, why in {one.item.metric: one.left_out for one in found.items if one.left_out}.items():
+        hint = "; name a collection that has one: -c" if metric == "answer_relevance" and embedder is None else ""
+        note(f"{metric} was not checked on every item: {why}{hint}")
     for one in found.items:
         # a cosine is near neither 0 nor 1: only its separation tells
         if one.left_out or (one.item.metric == "answer_relevance" and not one.broken):

@@ -10,6 +10,7 @@ import pytest
 
 from ragdb import Document, RagDB
 from ragdb.testing import FakeEmbedder
+from ragdb.testing.server import FakeOpenAIServer
 from tests.integration.test_embedder_index import Cli, cli
 
 __all__ = ["cli"]
@@ -109,6 +110,28 @@ def test_tuning_tells_its_gain_and_stores_nothing_unasked(cli: Cli, golden: Path
     assert stored.code == 0, stored.err
     assert "stored for help" in stored.out
     assert "ragdb's own hold again" in cli("eval", "tune", "q", "--forget").out
+
+
+def test_a_metric_that_a_judge_could_not_be_checked_on_is_named(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = {
+        "key": "r1",
+        "metric": "answer_relevance",
+        "question": "Which button?",
+        "answer": "The red one.",
+        "contexts": ["Red."],
+    }
+    labelled = tmp_path / "labelled.jsonl"
+    labelled.write_text(json.dumps({**item, "reference": None, "expected": 1, "why": "it answers"}), encoding="utf-8")
+    with FakeOpenAIServer(chat='{"noncommittal": false, "1": "Which button?", "2": "Which one?", "3": "What?"}') as server:
+        monkeypatch.setenv("RAGDB_LLM", "openai:any")
+        monkeypatch.setenv("RAGDB_LLM_BASE_URL", server.base_url)
+        told = cli("eval", "judge", "--labelled", str(labelled), "-c", "nothing-here")
+    assert told.code == 0, told.err
+    assert "answer_relevance was not checked on every item: there is no embedder" in told.err
+    assert "name a collection that has one: -c" in told.err
+    assert not [request for request in server.requests if "chat" in request.path]
 
 
 @pytest.mark.usefixtures("pages")
