@@ -141,7 +141,7 @@ class ContextualChunker:
             # one beginning for all chunks of a document; what differs comes last
             title=sendable(document.title or document.uri),
             document=sendable(self._shown(document, span)),
-            chunk=sendable("\n\n".join(part for part in (" > ".join(span.heading_path), text) if part)),
+            chunk=sendable(text),
         )
         reply = complete(self.llm, [Message("user", prompt)], temperature=0.0, max_tokens=_REPLY_TOKENS, deadline=_TIMEOUT)
         said = next((line.strip() for line in strip_think(reply.text or "").splitlines() if line.strip()), "")

@@ -46,7 +46,7 @@ def test_each_chunk_has_its_line_in_the_context_and_is_found_by_it(contextual: R
     assert added.ingest_state == "ready"
     assert all(line.startswith("zebra") and line.endswith("of the handbook.") for line in lines(query))
     assert not query("select 1 from ragdb.chunk where content like '%zebra%'")
-    hits = contextual.search("zebra42", pipeline=Pipeline(legs=("lexical",))).hits
+    hits = contextual.search("zebra26", pipeline=Pipeline(legs=("lexical",))).hits
     assert [hit.heading_path[-1] for hit in hits] == ["Reset"]
 
 
@@ -97,7 +97,6 @@ def test_lines_that_were_written_before_a_failure_are_not_asked_for_again() -> N
     assert all(span.context.startswith("zebra") for span in spans)
     # up to the part itself all prompts are the same: a server reads the document once
     assert len({prompt.partition("<part>")[0] for prompt in asked}) == 1
-    assert "<part>\nB\n\n" in asked[1]
     chunker.chunk(document, count)
     assert len(asked) == 7, "what is finished is kept by the database, and not here"
 
