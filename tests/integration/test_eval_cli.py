@@ -78,7 +78,8 @@ def test_the_whole_way_from_a_file_to_a_gate(cli: Cli, golden: Path, tmp_path: P
     assert cli("eval", "export", run).out.splitlines()[0].split()[1] == "Q0"
     again = tmp_path / "again.jsonl"
     again.write_text(cli("eval", "export", "q", "--questions").out, encoding="utf-8")
-    assert "0 questions added, 13 changed" in cli("eval", "import", str(again), "-c", "help", "--set", "q").out
+    # what was exported comes back as it was
+    assert "0 questions added, 0 changed" in cli("eval", "import", str(again), "-c", "help", "--set", "q").out
     assert cli("eval", "drop", run, "--yes").out == "deleted: 1 runs\n"
     assert cli("eval", "drop", "q", "--yes").code == 0
 
