@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
@@ -36,7 +37,8 @@ _REPLY_TOKENS = 128
 _AT_ONCE = 4
 # A model on a laptop reads a document for a minute, and a call may wait behind others.
 _TIMEOUT = 180.0
-_UNFINISHED = 16  # documents whose lines are kept for the next try
+_RECENT = 64  # documents whose lines are kept for another try
+_Place = tuple[tuple[str, ...], str]  # a chunk by its headings and its text
 _PREFACE = regex.compile(r"^(?:context|line|answer|文脈|位置づけ|回答)\s*[:：]\s*", regex.IGNORECASE)
 
 
@@ -44,8 +46,8 @@ class ContextualChunker:
     """The chunks of `chunker`, which leaves room for a line of at most `line_tokens` of the embedder's tokens.
 
     One call of `llm` a chunk; a chunk whose text and place did not change keeps its line. A call that fails fails the
-    document, which is tried again: a line that is missing would not be noticed later. Lines that were written until then
-    are kept in the process for that.
+    document, which is tried again: a line that is missing would not be noticed later. The lines of the last documents are
+    kept in the process for that.
     """
 
     #: It calls a model: not to be run while a transaction is open.
@@ -61,7 +63,8 @@ class ContextualChunker:
         self.line_tokens = line_tokens
         self.max_tokens = int(getattr(chunker, "max_tokens", MAX_TOKENS)) + line_tokens
         self._prompts = prompts
-        self._unfinished: dict[str, dict[int, str]] = {}  # lines by where their chunk begins, by the document
+        self._written: dict[str, dict[_Place, str]] = {}  # by the document; the last ones that a model was asked about
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"ContextualChunker({self.chunker!r}, {self.llm.name!r}, line_tokens={self.line_tokens})"
@@ -82,24 +85,34 @@ class ContextualChunker:
         Errors: LLMError, those of the chunker.
         """
         spans = self.chunker.chunk(document, count_tokens)
-        digest = hashlib.sha256("\x1f".join((document.uri, document.title or "", document.content)).encode()).hexdigest()
-        written = self._unfinished.pop(digest, {})
+        places = [(span.heading_path, document.content[span.start : span.end]) for span in spans]
+        digest = _digest(document)
+        with self._lock:
+            before = dict(self._written.get(digest, {}))
         lines: dict[int, str] = {}
-        for n, span in enumerate(spans):
-            if line := written.get(span.start) or self._kept(document, span, count_tokens, known or {}):
+        for n, (span, place) in enumerate(zip(spans, places, strict=True)):
+            if place in before:  # fitted once more: another collection may count by another tokenizer
+                lines[n] = fit_line(before[place], self.line_tokens, count_tokens)
+            elif line := self._kept(document, span, count_tokens, known or {}):
                 lines[n] = line
-        asked = [n for n in range(len(spans)) if n not in lines]
+        made: dict[_Place, str] = {}
         try:
-            for n, line in self._lines(document, {n: spans[n] for n in asked}, count_tokens):
-                lines[n] = line
-        except BaseException:
-            self._unfinished[digest] = {spans[n].start: line for n, line in lines.items()}
-            while len(self._unfinished) > _UNFINISHED:
-                del self._unfinished[next(iter(self._unfinished))]
-            raise
+            for n, line in self._lines(document, {n: span for n, span in enumerate(spans) if n not in lines}, count_tokens):
+                lines[n] = made[places[n]] = line
+        finally:
+            # also where nothing failed here: what comes after it may
+            if made:
+                self._remember(digest, before | made)
         return tuple(
             replace(span, context="\n".join(part for part in (span.context, lines[n]) if part)) for n, span in enumerate(spans)
         )
+
+    def _remember(self, digest: str, lines: dict[_Place, str]) -> None:
+        with self._lock:
+            self._written.pop(digest, None)
+            self._written[digest] = lines
+            while len(self._written) > _RECENT:
+                del self._written[next(iter(self._written))]
 
     def _lines(self, document: Document, spans: Mapping[int, Span], count_tokens: CountTokens) -> Iterator[tuple[int, str]]:
         """The lines as they are written. Raises the first error when what had begun is done."""
@@ -138,7 +151,7 @@ class ContextualChunker:
     def _line(self, document: Document, span: Span, count_tokens: CountTokens) -> str:
         text = document.content[span.start : span.end]
         prompt = self._prompts.template("contextual", language_of(text)).substitute(
-            # one beginning for all chunks of a document; what differs comes last
+            # one beginning for all chunks, as far as the document is shown whole; what differs comes last
             title=sendable(document.title or document.uri),
             document=sendable(self._shown(document, span)),
             chunk=sendable(text),
@@ -159,7 +172,16 @@ class ContextualChunker:
         head = first_window(document.content, room // 4, count)
         reach = len(first_window(document.content[span.start :] or head, room // 2, count))
         around = document.content[max(len(head), span.start - reach // 2) : span.end + reach // 2]
-        return f"{head}\n...\n{first_window(around, room * 3 // 4, count)}"
+        headings = "\n".join(f"{'#' * level} {heading}" for level, heading in enumerate(span.heading_path, start=1))
+        return "\n".join(part for part in (head, "...", headings, first_window(around, room * 3 // 4, count)) if part)
+
+
+def _digest(document: Document) -> str:
+    """The document as far as its lines hang on it."""
+    found = hashlib.sha256()
+    for part in (document.uri, document.title or "", document.content):
+        found.update(f"{len(part)}:".encode() + part.encode())
+    return found.hexdigest()
 
 
 def fit_line(line: str, max_tokens: int, count_tokens: CountTokens) -> str:

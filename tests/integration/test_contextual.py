@@ -98,7 +98,45 @@ def test_lines_that_were_written_before_a_failure_are_not_asked_for_again() -> N
     # up to the part itself all prompts are the same: a server reads the document once
     assert len({prompt.partition("<part>")[0] for prompt in asked}) == 1
     chunker.chunk(document, count)
-    assert len(asked) == 7, "what is finished is kept by the database, and not here"
+    assert len(asked) == 4, "what comes after the lines, the writing of them, may have failed"
+
+
+def test_documents_that_fail_at_their_first_call_push_no_lines_out() -> None:
+    calls: list[bool] = []
+
+    def once(messages: Sequence[Message]) -> str:
+        calls.append(True)
+        if len(calls) > 1:
+            raise LLMError("no answer", transient=True)
+        return said(messages)
+
+    chunker = ContextualChunker(MarkdownChunker(max_tokens=40), FakeLLM(once))
+    count = FakeEmbedder().count_tokens
+    texts = ["# A\n\nOne.\n\n# B\n\nTwo.\n", *(f"# C\n\nOther {n}.\n" for n in range(100))]
+    for n, text in enumerate(texts):
+        with pytest.raises(LLMError, match="no answer"):
+            chunker.chunk(Document(f"{n}.md", text), count)
+    del calls[:]
+    spans = chunker.chunk(Document("0.md", texts[0]), count)
+    assert len(calls) == 1
+    assert all(span.context.startswith("zebra") for span in spans)
+
+
+def test_of_a_long_document_the_model_sees_the_headings_of_its_part() -> None:
+    asked: list[str] = []
+
+    def keeping(messages: Sequence[Message]) -> str:
+        asked.append(messages[0].content)
+        return said(messages)
+
+    text = "# Router\n\n" + "Beginning. " * 400 + "\n\n## Reset\n\n### Twice\n\n" + "Hold it. " * 400 + "\n\n# End\n\nThe end.\n"
+    llm = FakeLLM(keeping, context_window=1024)
+    chunker = ContextualChunker(MarkdownChunker(max_tokens=200), llm)
+    spans = chunker.chunk(Document("r.md", text), FakeEmbedder().count_tokens)
+    assert len(spans) > 3
+    shown = [prompt.partition("<part>")[0] for prompt in asked if "Hold it." in prompt.partition("<part>")[2]]
+    assert shown
+    assert all("\n...\n# Router\n## Reset\n### Twice\n" in prompt for prompt in shown)
 
 
 def test_no_model_is_asked_within_the_callers_transaction(contextual: RagDB, query: Query, ragdb_url: str) -> None:
