@@ -60,9 +60,11 @@ class Compressor:
         """One for each text; [] where they cannot be had."""
         if passage.content not in self._known:
             try:
-                scores = list(self._score(self._question, texts))
+                scores = [float(score) for score in self._score(self._question, texts)]
                 if len(scores) != len(texts):
                     raise ValueError(f"{len(scores)} scores for {len(texts)} sentences")
+                if unusable := [score for score in scores if math.isnan(score) or score == math.inf]:
+                    raise ValueError(f"a score is {unusable[0]}")
             except Exception as error:  # noqa: BLE001  whatever a model does: the passage is packed as it is
                 logger.warning("compression failed: %s: %s", type(error).__name__, sendable(str(error)))
                 self.failed = str(error) or type(error).__name__
@@ -76,10 +78,11 @@ def by_reranker(reranker: Reranker, timeout: float) -> Score:
     return lambda question, texts: within(timeout, lambda: reranker.score(question, list(texts)))
 
 
-def by_embedder(embedder: Embedder) -> Score:
-    """Cosine of sentence and question; vectors of embedders have length 1 or are brought to it."""
+def by_embedder(load: Callable[[], Embedder]) -> Score:
+    """Cosine of sentence and question; vectors of embedders have length 1 or are brought to it. Loaded when it is needed."""
 
     def score(question: str, texts: Sequence[str]) -> list[float]:
+        embedder = load()
         asked = embed_query_checked(embedder, question)
         return [_cosine(asked, vector) for vector in embed_checked(embedder, list(texts))]
 

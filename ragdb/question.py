@@ -186,11 +186,14 @@ class Question:
         with counted() as calls:
             if llm is None:
                 outcome = route(self.question, history=bool(self.history))
+                if self.pipeline.route == "llm":
+                    note = f"{outcome.note}; by the rules, for there is no model"
+                    outcome = dataclasses.replace(outcome, note=note, fell_back=True)
             else:
                 outcome = route_by_model(self.question, llm, history=bool(self.history), timeout=self.pipeline.rewrite_timeout)
         self.route = outcome.value
         # Where nothing hangs on it, it is no step of the question's way.
-        if self.route.kind != "simple" or self.pipeline.rewrite or calls:
+        if self.route.kind != "simple" or self.pipeline.rewrite or calls or outcome.fell_back:
             name = llm.name if llm and calls else "rules"
             self.recorder.took("route", name, outcome, (time.perf_counter() - began) * 1000, calls=calls)
 
@@ -332,9 +335,11 @@ class Question:
     def _fitted(self, passages: Sequence[Passage], budget: int, count_tokens: CountTokens) -> Outcome[tuple[Passage, ...]]:
         compress = self._compressor(count_tokens)
         outcome = pack(passages, budget=budget, count_tokens=count_tokens, compress=compress)
-        if compress is None or compress.failed is None:
-            return outcome
-        return dataclasses.replace(outcome, note=f"{outcome.note}, compression failed: {compress.failed}", fell_back=True)
+        if compress is not None and compress.failed is not None:
+            return dataclasses.replace(outcome, note=f"{outcome.note}, compression failed: {compress.failed}", fell_back=True)
+        if self.pipeline.compress == "llm" and self.context.llm is None:
+            return dataclasses.replace(outcome, note=f"{outcome.note}, compress: there is no model", fell_back=True)
+        return outcome
 
     def _compressor(self, count_tokens: CountTokens) -> Compressor | None:
         """What shortens a passage that does not fit; None where the pipeline compresses nothing, or has nothing to do it by."""
@@ -346,7 +351,7 @@ class Question:
         elif self.reranker is not None:
             score = by_reranker(self.reranker, self.pipeline.rerank_timeout)
         else:
-            score = by_embedder(context.embedder(self.db))
+            score = by_embedder(lambda: context.embedder(self.db))
         return Compressor(self._own_words(), score, count_tokens)
 
     def _in_own_words(self, top: Ranking) -> Ranking:

@@ -133,6 +133,7 @@ class Retrieval:
                         f"{told.note}, and nothing else is searched: wait until workers have filled it, or "
                         "leave embedder out, so that the active set is searched"
                     )
+                self.recorder.fell_back("retrieve")
             fused = self._fused(rankings)
             # Copies of one text count once: where they fill a list and leave too little, longer ones (as ragdb.search does).
             full = any(len(ranking.chunk_ids) >= self.depth for ranking in rankings)
@@ -214,9 +215,8 @@ class Retrieval:
             told = dataclasses.replace(outcome, note=note)
             self.recorder.took("retrieve", f"{leg}/{number}" if number else leg, told, ms, query=text)
         if "embedder_failed" in self.recorder.usage:
-            self.recorder.took(
-                "retrieve", "semantic", Outcome(None, note=f"left out: {self.recorder.usage['embedder_failed']}"), 0.0
-            )
+            why = f"left out: {self.recorder.usage['embedder_failed']}"
+            self.recorder.took("retrieve", "semantic", Outcome(None, note=why, fell_back=True), 0.0)
         return [outcome.value for outcome, _ in results]
 
     def _leg(self, number: int, query: Query, leg: str) -> tuple[Outcome[Ranking], float]:

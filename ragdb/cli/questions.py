@@ -20,6 +20,8 @@ Where = Annotated[
         metavar="JSON", help='Only from such documents, as in \'{"lang": "en"}\'; \'{"status": "any"}\' for archived ones too.'
     ),
 ]
+# how the notes begin of a stage, or a leg, that a question did without
+_DID_WITHOUT = ("left out", "kept the fused", "none is here", "behind")
 PipelineName = Annotated[
     str | None,
     typer.Option(
@@ -51,7 +53,7 @@ def ask(
         _fail_with(answer)
         return
     print_answer(answer)
-    _tell_what_was_left_out(answer.stages)
+    _tell_what_was_left_out(answer.stages, answer.usage.get("fell_back", ()))
     if funnel:
         say()
         print_funnel(funnel, top=5)
@@ -106,10 +108,10 @@ def _print_hit(rank: int, hit: Hit) -> None:
         say(f"     {line}")
 
 
-def _tell_what_was_left_out(stages: Sequence[StageTrace]) -> None:
+def _tell_what_was_left_out(stages: Sequence[StageTrace], fell_back: Sequence[str] = ()) -> None:
     """A pipeline that was asked for and did without some of it: who reads the answer should know."""
     for trace in stages:
-        if trace.stage in ("rewrite", "rerank") and trace.note.startswith(("left out", "kept the fused", "none is here")):
+        if trace.note.startswith(_DID_WITHOUT) or (trace.stage in fell_back and trace.stage in ("route", "pack")):
             note(f"{trace.stage}{f' {trace.name}' if trace.name else ''}: {trace.note}")
 
 

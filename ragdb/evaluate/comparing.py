@@ -162,22 +162,23 @@ def cautions(before: EvalRun, after: EvalRun) -> tuple[str, ...]:
         for name in _SETTINGS
         if name in old and name in new and old[name] != new[name]
     ]
-    found += [f"{run.name}: {one}" for run in (before, after) for one in fallbacks(run)]
+    runs = {run.eval_run_id: run for run in (before, after)}  # a gate compares a run with itself where nothing changed
+    found += [f"{run.name} ({run_id}): {one}" for run_id, run in runs.items() for one in fallbacks(run)]
     return tuple(found)
 
 
 def fallbacks(run: EvalRun) -> list[str]:
     """Where the results are not those of the pipeline as it is written, for a stage's model failed or was late; in sentences."""
-    counts = Counter(
-        metric.removeprefix(measures.FALLBACK)
-        for result in run.results
-        for metric, value in result.scores.items()
-        if metric.startswith(measures.FALLBACK) and value
-    )
+    told: dict[str, list[float]] = {}
+    for result in run.results:
+        for metric, value in result.scores.items():
+            if metric.startswith(measures.FALLBACK):
+                told.setdefault(metric.removeprefix(measures.FALLBACK), []).append(value)
     return [
-        f"{stage} fell back for {count} of {len(run.results)} questions, which were asked as if it was left out; "
-        f"why: ragdb explain {_trace(run, stage)}"
-        for stage, count in counts.items()
+        f"{stage} fell back for {sum(fell):g} of {len(fell)} questions, for its model was not there, failed or was late; "
+        f"why: ragdb explain {_trace(run, stage)}; when that is mended, --again asks anew"
+        for stage, fell in told.items()
+        if any(fell)
     ]
 
 

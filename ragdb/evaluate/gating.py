@@ -67,7 +67,7 @@ def gate(eval_set: EvalSet, baseline: EvalRun, run: EvalRun, *, max_drop: Mappin
         if one.finished_at is None:
             raise ConfigError(f"run {one.eval_run_id} ({one.name}) is not finished; run it again, it goes on where it stopped")
     check_questions(eval_set, baseline, run.settings.get("set_is"))
-    unlisted = [metric for metric in wanted if measures.stage_of(metric) or metric.startswith(measures.FALLBACK)]
+    unlisted = [metric for metric in wanted if measures.stage_of(metric) or measures.fallback_of(metric)]
     staged = [metric for metric in unlisted if all(comparing.values(one, metric) for one in (baseline, run))]
     common = (*comparing.metrics_of(baseline, run), *staged)
     missing = tuple(metric for metric in wanted if metric not in common)

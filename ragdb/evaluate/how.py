@@ -28,7 +28,7 @@ ANSWER_SCORES = (*_ANSWER_METRICS, "refusal", "false_refusal", "citation_precisi
 
 def comes_with_asking(metric: str) -> bool:
     """Whether a score is one of the asking, which no list of documents tells afterwards."""
-    return metric in ANSWER_SCORES or metric.startswith(measures.FALLBACK)
+    return metric in ANSWER_SCORES or measures.fallback_of(metric) is not None
 
 
 class Judging(Protocol):
@@ -130,7 +130,7 @@ def settings_of(context: Context, judged: EvalSet, pipeline: Pipeline, how: How)
         "context": how.context,
         "where": dict(how.where),
         "answers": "llm" if how.answers else "extractive",
-        "embedder": info.get("model"),
+        "embedder": _searched(context, info),
         "reranker": getattr(reranker, "name", None) or (type(reranker).__name__ if reranker else None),
         "llm": context.llm.name if context.llm is not None and uses_llm else None,
         "fusion": from_json(info.get("fusion")) if pipeline.tuned else None,
@@ -142,6 +142,11 @@ def settings_of(context: Context, judged: EvalSet, pipeline: Pipeline, how: How)
         "ragdb": ragdb.__version__,
         **({"note": note} if note else {}),
     }
+
+
+def _searched(context: Context, info: Mapping[str, Any]) -> str | None:
+    """The model whose vectors questions search; that of the collection before it has any."""
+    return context.reading(dict(info))["model"] if info else None
 
 
 def set_digest(judged: EvalSet) -> str:

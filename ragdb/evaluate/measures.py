@@ -25,6 +25,8 @@ DEFAULT = ("ndcg@10", "recall@20", "precision@5", "mrr@10", "map@100", "contamin
 LOWER_IS_BETTER = ("contamination", "false_refusal", "fallback")
 #: How the names of those scores begin that say that a stage fell back.
 FALLBACK = "fallback:"
+#: The stages that ask a model which may be away.
+FALL_BACK = ("route", "rewrite", "rerank", "pack")
 
 _NAME = re.compile(r"([a-z_]+)(?:@([1-9][0-9]{0,3}))?")
 _THEIRS = {"ndcg": "nDCG", "recall": "R", "precision": "P", "p": "P", "mrr": "RR", "map": "AP", "success": "Success"}
@@ -40,6 +42,16 @@ def stage_of(metric: str) -> str | None:
         return None
     if stage not in FUNNEL:
         raise ConfigError(f"there is no stage {stage!r} to be alive after; there are {', '.join(FUNNEL)}")
+    return stage
+
+
+def fallback_of(metric: str) -> str | None:
+    """The stage of `fallback:STAGE`; None for other metrics. Raises ConfigError for a stage that cannot fall back."""
+    if not metric.startswith(FALLBACK):
+        return None
+    stage = metric.removeprefix(FALLBACK)
+    if stage not in FALL_BACK:
+        raise ConfigError(f"the stage {stage!r} of {metric} cannot fall back; those that can are {', '.join(FALL_BACK)}")
     return stage
 
 
@@ -136,6 +148,8 @@ def check(metrics: Sequence[str]) -> None:
     for metric in metrics:
         if stage_of(metric) is not None:
             continue
+        if fallback_of(metric) is not None:
+            raise ConfigError(f"{metric} is no column: it is told under the table where it is not 0, and gate --max-drop takes it")
         if metric.split("@")[0] in _OURS:
             if not re.fullmatch(r"[a-z]+@[1-9][0-9]{0,3}", metric):
                 raise ConfigError(f"the metric is {metric!r}; it has a k from 1 to 9999, such as {metric.split('@')[0]}@5")

@@ -147,8 +147,9 @@ def _result(
     except RagDBError as error:
         return {**given, "error": f"{type(error).__name__}: {error}", "failed": True}
     answer = made.answer
-    if said := answer.usage.get("embedder_failed"):
+    if "retrieve" in answer.usage.get("fell_back", ()):
         # asked by words alone it would be another pipeline's result
+        said = answer.usage.get("embedder_failed") or _note(made, "retrieve", "semantic")
         return {**given, "run_id": answer.run_id, "error": f"EmbedderError: {said}", "failed": True}
     failed = answer.outcome == "llm_failed"
     verdicts = _verdicts(question, made, how)
@@ -179,6 +180,10 @@ def _result(
         "verdicts": [verdict.to_dict() for verdict in verdicts],
         **({"failed": True} if failed else {}),
     }
+
+
+def _note(made: Examined, stage: str, name: str) -> str:
+    return next((trace.note for trace in made.answer.stages if (trace.stage, trace.name) == (stage, name)), "")
 
 
 def _gold(evidence: Evidence) -> list[int]:

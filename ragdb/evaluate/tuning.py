@@ -203,7 +203,7 @@ def forget(rag: RagDB) -> None:
 
 
 def _current(rag: RagDB) -> tuple[Pipeline, str | None]:
-    """The pipeline with the settings of fuse that a question gets now, and the collection's model."""
+    """The pipeline with the settings of fuse that a question gets now, and the model whose vectors it searches."""
     from ragdb.ingest import collections
 
     info = collections.require(rag.context)
@@ -213,7 +213,7 @@ def _current(rag: RagDB) -> tuple[Pipeline, str | None]:
             f"the pipeline {pipeline.name!r} has the legs {list(pipeline.legs)}: there is nothing to fuse; "
             f"tune one with {list(LEGS)}"
         )
-    return pipeline, info["model"]
+    return pipeline, rag.context.reading(info)["model"]
 
 
 def _judged(rag: RagDB, eval_set_name: str) -> list[EvalQuestion]:
@@ -256,8 +256,9 @@ def _lists(rag: RagDB, pipeline: Pipeline, question: EvalQuestion, candidates: i
     plain = replace(pipeline, rewrite=(), route=False, rerank=False, freshness=0.0, candidates=candidates, tuned=False)
     asked = Question(rag.context, plain, "search", question.question, k=1, where=question.where, writes=False)
     asked.found()
-    if failed := asked.recorder.usage.get("embedder_failed"):
-        raise EmbedderError(f"question {question.key!r} could not be embedded, so nothing is tuned: {failed}")
+    if "retrieve" in asked.recorder.usage.get("fell_back", ()):
+        failed = asked.recorder.usage.get("embedder_failed") or "its chunks do not all have their vectors"
+        raise EmbedderError(f"question {question.key!r} could not be searched by vectors, so nothing is tuned: {failed}")
     return {trace.name: list(trace.chunk_ids) for trace in asked.recorder.stages if trace.stage == "retrieve"}
 
 

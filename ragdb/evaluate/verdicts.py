@@ -103,6 +103,9 @@ def questions(text: str, count: int) -> tuple[list[str], bool]:
 
 def _truth(value: Any, number: int) -> bool:
     said = value.get("verdict") if isinstance(value, dict) else value
+    why = value.get("why") if isinstance(value, dict) else None
+    if isinstance(why, str) and why.strip() and not why.strip(".… "):
+        raise Unusable(f"verdict {number} is the form of the prompt: its reason is {why.strip()!r}")
     word = str(said).strip().casefold() if isinstance(said, (bool, int, str)) else ""
     if word in _YES:
         return True

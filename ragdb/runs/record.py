@@ -99,8 +99,8 @@ class Recorder:
             self.usage.setdefault("models", []).append({**row, "cost": cost})
             if cost is not None:
                 self.usage["cost"] = round(self.usage.get("cost", 0.0) + cost, 9)
-        if outcome.fell_back and stage not in self.usage.setdefault("fell_back", []):
-            self.usage["fell_back"].append(stage)
+        if outcome.fell_back:
+            self.fell_back(stage)
         ids, scores = self._ids(outcome.value)
         dropped = {why: tuple(which) for why, which in outcome.dropped.items()}
         self.stages.append(
@@ -109,6 +109,11 @@ class Recorder:
         # A leg knows ids only: its lines wait until fuse brings the texts.
         if stage != "retrieve":
             self._log()
+
+    def fell_back(self, stage: str) -> None:
+        """Says that a stage did without what it asks, in `usage["fell_back"]`."""
+        if stage not in self.usage.setdefault("fell_back", []):
+            self.usage["fell_back"].append(stage)
 
     def _ids(self, made: Any) -> tuple[tuple[int, ...], tuple[float, ...]]:
         if isinstance(made, Ranking):

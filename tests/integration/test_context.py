@@ -119,6 +119,7 @@ def test_no_hit_gives_way_to_what_stands_around_another(rag: RagDB) -> None:
     assert "token budget" not in packed.dropped
 
 
+PASSAGE = Passage(1, 1, "a", 1, "a", None, (), "One is here. Two is there. Three is gone.", "", 0, 41, None, 1.0)
 LONG = (
     " ".join(f"Sentence {n} is about nothing much." for n in range(60))
     + " The pump needs oil. "
@@ -174,6 +175,40 @@ def test_a_compression_that_fails_is_told_and_the_passage_is_packed_as_it_would_
     assert answer.usage["fell_back"] == ["rerank", "pack"]
 
 
+@pytest.mark.parametrize("scores", [[float("nan")] * 3, [1.0, float("inf"), 0.0], [None] * 3, ["high"] * 3, [1.0]])
+def test_scores_that_cannot_be_used_compress_nothing_and_are_told(scores: list[Any]) -> None:
+    compress = Compressor("q", lambda question, texts: scores, lambda text: len(text.split()))
+    assert compress(PASSAGE, 7) is None
+    assert compress.failed
+
+
+def test_scores_as_text_are_read_as_a_reranker_s_are() -> None:
+    scores: list[Any] = ["0.1", "0.9", "0.5"]
+    compress = Compressor("q", lambda question, texts: scores, lambda text: len(text.split()))
+    assert compress(PASSAGE, 5) == "... Two is there. ..."
+    assert compress.failed is None
+
+
+def test_a_compression_by_a_model_that_is_not_there_is_told(ragdb_url: str) -> None:
+    with RagDB(ragdb_url, collection="long", embedder=FakeEmbedder(16), chunker="recursive:64") as rag:
+        rag.add(Document("long", LONG))
+        answer = rag.ask("What does the pump need?", pipeline=Pipeline(compress="llm", rerank=False))
+    packed = next(trace for trace in answer.stages if trace.stage == "pack")
+    assert packed.note.endswith("compress: there is no model")
+    assert answer.usage["fell_back"] == ["pack"]
+
+
+def test_an_embedder_that_cannot_be_loaded_fails_no_compression_that_is_not_needed(ragdb_url: str) -> None:
+    with RagDB(ragdb_url, collection="long", embedder=FakeEmbedder(16)) as rag:
+        rag.add(Document("short", "The pump needs oil."))
+    missing = RagDB(ragdb_url, collection="long", embedder="nowhere:to-be-found", llm=FakeLLM(["Oil [1]."]))
+    with missing as rag:
+        pipeline = Pipeline(legs=("lexical",), compress="extractive", require_evidence=False)
+        answer = rag.ask("What does the pump need?", pipeline=pipeline)
+    assert answer.outcome == "answered"
+    assert "fell_back" not in answer.usage or answer.usage["fell_back"] == ["rerank"]
+
+
 class Whole:
     """One chunk a document."""
 
@@ -191,7 +226,7 @@ def test_wrong_settings_are_refused() -> None:
 
 
 def test_a_passage_is_scored_once_and_a_reranker_that_hangs_is_left_behind() -> None:
-    passage = Passage(1, 1, "a", 1, "a", None, (), "One is here. Two is there. Three is gone.", "", 0, 41, None, 1.0)
+    passage = PASSAGE
     asked: list[int] = []
 
     def score(question: str, texts: Sequence[str]) -> list[float]:

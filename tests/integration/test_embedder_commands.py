@@ -36,7 +36,7 @@ def help_pages(ragdb_url: str) -> Iterator[RagDB]:
 
 
 @pytest.mark.usefixtures("help_pages")
-def test_the_whole_way_there_and_back(cli: Cli, tmp_path: Path, query: Query) -> None:
+def test_the_whole_way_there_and_back(cli: Cli, tmp_path: Path, query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     added = cli("embedder", "add", NEW, "-c", "help")
     assert added.code == 0
     assert "a vector set of help, behind by 4 chunks" in added.out
@@ -49,6 +49,9 @@ def test_the_whole_way_there_and_back(cli: Cli, tmp_path: Path, query: Query) ->
     assert "4 chunks have no vector of it yet" in refused.err
     refused = cli("embedder", "compare", OLD, NEW, "-c", "help")
     assert "embedder fill" in refused.err
+    monkeypatch.setenv("RAGDB_EMBEDDER", NEW)
+    assert "retrieve semantic: behind, the vector set of" in cli("ask", "router2", "-c", "help").err
+    monkeypatch.setenv("RAGDB_EMBEDDER", OLD)
     filled = cli("embedder", "fill", NEW, "-c", "help")
     assert "4 vectors made, the set is complete" in filled.out
     assert "built embedding_hnsw_2" in cli("embedder", "index", NEW).out

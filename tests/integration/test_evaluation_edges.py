@@ -15,6 +15,7 @@ from ragdb.evaluate.scoring import measured
 from ragdb.evaluate.settings import pipeline_of
 from ragdb.evaluate.sweeping import drop
 from ragdb.evaluate.types import EvalRun, Step
+from ragdb.ingest import vector_sets
 from ragdb.testing import FakeEmbedder
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -168,6 +169,26 @@ def test_a_leg_that_could_not_be_asked_is_an_error_not_a_result(rag: RagDB) -> N
     assert after.by_key()["a"].funnel["semantic"].alive
 
 
+def test_a_vector_set_that_is_behind_is_an_error_too_and_the_run_names_the_set_it_searched(rag: RagDB) -> None:
+    sets.put_questions(rag, "edge", [ALPHA, GAMMA])
+    other = FakeEmbedder(16)
+    vector_sets.add(rag, other.name)
+    with RagDB(rag.context.database.target, collection="edge", embedder=other) as new:
+        found = run(new, "edge", [HYBRID])[0]
+        assert found.finished_at is None
+        assert {str(result.error) for result in found.results} == {
+            f"EmbedderError: behind, the vector set of {other.name} is behind by more than 0 documents: not searched"
+        }
+        searched = new.search("How is alpha reset?", pipeline=HYBRID)
+        assert any(trace.note.startswith("behind") for trace in searched.stages)
+        assert new.ask("How is alpha reset?", pipeline=HYBRID).usage["fell_back"] == ["retrieve"]
+        vector_sets.fill(rag, other.name)
+        after = run(new, "edge", [HYBRID])[0]
+    assert after.eval_run_id == found.eval_run_id and after.finished_at is not None
+    assert after.settings["embedder"] == other.name
+    assert run(rag, "edge", [HYBRID])[0].settings["embedder"] == FakeEmbedder().name
+
+
 def test_a_stage_that_fell_back_is_told_wherever_the_run_is_shown(rag: RagDB, query: Query) -> None:
     class Sometimes:
         """A reranker that is away for one question."""
@@ -190,15 +211,28 @@ def test_a_stage_that_fell_back_is_told_wherever_the_run_is_shown(rag: RagDB, qu
     assert means(found, ["fallback:rerank"])["fallback:rerank"].value == 0.5
     judged = sets.read(rag, "edge")
     trace = found.by_key()["a"].run_id
-    said = f"reranked: rerank fell back for 1 of 2 questions, which were asked as if it was left out; why: ragdb explain {trace}"
-    assert said in compare(judged, plain, found).cautions
-    assert f"{said}." in report.markdown(judged, [found], baseline=plain)
+    said = (
+        "rerank fell back for 1 of 2 questions, for its model was not there, failed or was late; "
+        f"why: ragdb explain {trace}; when that is mended, --again asks anew"
+    )
+    assert f"reranked ({found.eval_run_id}): {said}" in compare(judged, plain, found).cautions
+    assert len(compare(judged, found, found).cautions) == 1
+    assert f"reranked: {said}." in report.markdown(judged, [found], baseline=plain)
     assert "the reranker is away" in query("select note from ragdb.run_stage where run_id = %s and stage = 'rerank'", trace)[0][0]
-    assert not gate(judged, found, found, max_drop={"fallback:rerank": 0.0}).failures
+    assert gate(judged, found, found, max_drop={"fallback:rerank": 0.0}).passed
     kept = dataclasses.replace(
         found, results=tuple(dataclasses.replace(r, scores={**r.scores, "fallback:rerank": 0.0}) for r in found.results)
     )
-    assert not gate(judged, kept, found, max_drop={"fallback:rerank": 0.0}).passed
+    refused = gate(judged, kept, found, max_drop={"fallback:rerank": 0.0})
+    assert ([one.metric for one, _ in refused.failures], refused.missing) == (["fallback:rerank"], ())
+    assert gate(judged, kept, found, max_drop={"fallback:rerank": 0.5}).passed
+    assert gate(judged, found, kept, max_drop={"fallback:rerank": 0.0}).passed, "less of it is better"
+    assert gate(judged, plain, found, max_drop={"fallback:rerank": 1.0}).missing == ("fallback:rerank",)
+    for metric in ("fallback:reranker", "fallback:", "fallback:rerank@5"):
+        with pytest.raises(ConfigError, match="cannot fall back; those that can are route, rewrite, rerank, pack"):
+            gate(judged, kept, found, max_drop={metric: 0.0})
+    with pytest.raises(ConfigError, match="no column"):
+        How(metrics=("fallback:rerank",))
 
 
 def test_stability_is_of_all_paraphrases_also_of_a_run_that_went_on(rag: RagDB) -> None:

@@ -444,6 +444,10 @@ def test_stages_that_did_without_their_model_are_named(ragdb_url: str, query: Qu
             (["route", "rewrite", "rerank"],)
         ]
         assert "fell_back" not in rag.ask(question, pipeline=Pipeline(rerank=False)).usage
+    with filled(ragdb_url) as rag:
+        answer = rag.ask(question, pipeline=Pipeline(route="llm", rerank=False))
+        assert answer.usage["fell_back"] == ["route"]
+        assert stage(answer, "route")[0].note.endswith("by the rules, for there is no model")
 
 
 class Sleeping:

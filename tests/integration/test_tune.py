@@ -14,6 +14,7 @@ from ragdb.evaluate import measures, sets
 from ragdb.evaluate.fusion_grid import Grid, Setting
 from ragdb.evaluate.tuning import forget, keep, tune
 from ragdb.evaluate.types import EvalQuestion, Judgement
+from ragdb.ingest import vector_sets
 from ragdb.testing import FakeEmbedder
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -50,6 +51,17 @@ def fill(rag: RagDB, *, questions: int = 30) -> None:
 def misled(ragdb_url: str) -> Iterator[RagDB]:
     with RagDB(ragdb_url, collection="help", embedder=Misled(16)) as rag:
         yield rag
+
+
+def test_the_model_that_is_noted_is_the_one_whose_vectors_were_searched(misled: RagDB) -> None:
+    fill(misled)
+    other = FakeEmbedder(8)
+    vector_sets.add(misled, other.name)
+    with RagDB(misled.context.database.target, collection="help", embedder=other) as new:
+        with pytest.raises(EmbedderError, match="could not be searched by vectors, so nothing is tuned"):
+            tune(new, "golden", grid=GRID)
+        vector_sets.fill(misled, other.name)
+        assert tune(new, "golden", grid=GRID).model == other.name
 
 
 def test_a_leg_that_misleads_loses_its_weight(misled: RagDB) -> None:

@@ -158,6 +158,14 @@ def test_questions_that_are_the_form_that_the_prompt_shows_are_none() -> None:
     assert (evasive.value, evasive.broken) == (0.0, None)  # the form says otherwise: this was the model's own word
 
 
+@pytest.mark.parametrize("why", ["...", "…", " . . . "])
+def test_a_verdict_with_the_dots_of_the_prompt_for_its_reason_is_none(why: str) -> None:
+    reply = json.dumps({"why": why, "verdict": True})
+    (found,) = Judge(FakeLLM([reply] * 2)).judged(QUESTION, "At six.", CONTEXTS, "At six.", ["context_precision"])
+    assert found.value is None
+    assert "the form of the prompt" in str(found.broken)
+
+
 def test_an_embedder_that_fails_breaks_its_metric_and_no_other() -> None:
     judge = Judge(FakeLLM([asking("a?", "b?", "c?"), said(True)]), FakeEmbedder(fail=EmbedderError("no model on this machine")))
     found = judge.judged(QUESTION, "At six.", CONTEXTS, "At six.", ["answer_relevance", "context_recall"])
