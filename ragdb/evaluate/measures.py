@@ -149,7 +149,7 @@ def check(metrics: Sequence[str]) -> None:
         if stage_of(metric) is not None:
             continue
         if fallback_of(metric) is not None:
-            raise ConfigError(f"{metric} is no column: it is told under the table where it is not 0, and gate --max-drop takes it")
+            raise ConfigError(f"{metric} is no column: it is told under the table where it is not 0; gate --max-drop takes it")
         if metric.split("@")[0] in _OURS:
             if not re.fullmatch(r"[a-z]+@[1-9][0-9]{0,3}", metric):
                 raise ConfigError(f"the metric is {metric!r}; it has a k from 1 to 9999, such as {metric.split('@')[0]}@5")

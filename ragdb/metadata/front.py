@@ -66,6 +66,8 @@ def _value(rule: Rule, value: Any) -> Any:
     """None: not of this form; False: it says no (`draft: false`)."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
+    if isinstance(value, list) and rule.field == "owner" and all(isinstance(one, str) for one in value):
+        value = ", ".join(value)
     if not isinstance(value, str) or not value.strip():
         return None
     if rule.value is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ _QUOTE = re.compile(r"\s*>")
 _MARKS = re.compile(r"^[\s>*+\-#]*(?:\d+[.)]\s+)?(?:\[[ xX]\]\s+)?")
 _STRUCK = re.compile(r"~~.+?~~")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s\"[^\"]*\")?\)|\[\[([^\[\]|]*)(?:\|[^\[\]]*)?\]\]")
+# the address behind a name is an aside, like words in brackets
+_MAIL = re.compile(r"(?P<gap>(?<=\w)\s*)?<(?:mailto:)?(?P<mail>[^\s<>@]+@[^\s<>@]+)>", re.IGNORECASE)
 _TASK = re.compile(r"[-*+]\s*\[[ xX]\]")
 _BOLD = re.compile(r"\s*(?:\*\*|__)[^*_]+(?:\*\*|__)[:：.。]?\s*")
 _EMPHASIS = re.compile(r"\*\*|__|~~|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)")
@@ -92,8 +95,8 @@ def _markdown(content: str, markup: Markup) -> Iterator[Line]:
             yield _title(markup, token, markup.tokens[index + 1])
         elif depth == 0 and token.map and token.type not in ("front_matter", "heading_close", "inline") and token.nesting >= 0:
             if token.type == "html_block":  # what is folded away is not said at the top of the page
-                html = token.content.lower()
-                folded = "</details" not in html and (folded or "<details" in html)
+                block = token.content.lower()
+                folded = "</details" not in block and (folded or "<details" in block)
             if folded or token.type in ("fence", "code_block", "html_block", "hr", "table_open"):
                 continue
             for line in _block(content, markup, token, _code(markup.tokens[index:])):
@@ -144,7 +147,9 @@ def _block(content: str, markup: Markup, token: Token, code: frozenset[int]) -> 
 
 def cleaned(written: str) -> str:
     """A line without the marks of quotes, lists and emphasis, and without signs and "Note:" before it."""
-    text = _LINK.sub(lambda link: link[1] or link[2] or "", _STRUCK.sub("", unicodedata.normalize("NFKC", written)))
+    text = html.unescape(_STRUCK.sub("", unicodedata.normalize("NFKC", written)))
+    text = _LINK.sub(lambda link: link[1] or link[2] or "", text)
+    text = _MAIL.sub(lambda found: found["mail"] if found["gap"] is None else f" ({found['mail']})", text)
     text = _EMPHASIS.sub("", _MARKS.sub("", text)).strip()
     before = None
     while before != text:

@@ -24,6 +24,11 @@ DRAFTS = [
     "# 出張規程\n\nドラフト v0.3 (2025 年 3 月)\n",
     "# 出張規程 (ドラフト)\n\n本文。\n",
     "# 【ドラフト】出張規程\n\n本文。\n",
+    "# 出張規程\n\n> 【ドラフト】この手順は確認中です。\n",
+    "# 出張規程\n\n> 【ドラフト】内容は変わることがあります。\n",
+    "# 出張規程\n\n**【草案】**\n\n本文。\n",
+    "# Travel\n\n> [DRAFT] Not approved yet.\n",
+    "# Travel\n\n**[Draft v2]**\n\ntext\n",
     "# 就業規則改定 (案)\n\n本文。\n",
     "# 出張規程\n\n> ステータス: ドラフト (レビュー待ち)\n",
     "# 出張規程\n\n> 状態：下書き\n",
@@ -51,6 +56,9 @@ ARCHIVED = [
     "# 経費 2023\n\n**アーカイブ文書**\n\n本文\n",
     "# 経費 (2023 年度版・旧版)\n\n本文\n",
     "# 【旧版】経費\n\n本文\n",
+    "# 経費\n\n> 【旧版】最新は new.md を参照。\n",
+    "# 経費\n\n> ⚠️ **【アーカイブ】** この文書は 2023 年度のものです。\n",
+    "# Old VPN\n\n> [Archived] This page is kept for reference.\n",
     "# 経費\n\n> この規程は 2025 年 4 月に廃止されました。\n",
     "# 経費\n\nステータス: 廃止\n",
     "# Old VPN\n\n> **Archived.** See new-vpn.md.\n",
@@ -75,6 +83,11 @@ ACTIVE = [
     "# アーカイブ一覧\n\nこのページはアーカイブされた文書の一覧です。\n",
     "# アーカイブ一覧\n\nこのページはアーカイブされている文書の一覧です。\n",
     "# 手順\n\nこの文書はドラフトではありません。\n",
+    "# 手順\n\n> 【下書き】ボタンを押すと保存されます。\n",
+    "# 手順\n\n> 【アーカイブ】フォルダに移します。\n",
+    "# 手順\n\n【ドラフト】この手順で作ります。\n",
+    "# Mail\n\n> [Draft] button saves it.\n",
+    "# Mail\n\n> [Archived](old.md) editions\n",
     "# 手順\n\n本文。\n\n## 履歴\n\n> この文書はドラフトです。\n",
     "# 手順\n\n```\nStatus: draft\n```\n\n本文\n",
     "# 手順\n\n<!-- Status: draft -->\n本文\n",
@@ -191,6 +204,26 @@ def test_owner_version_and_review_may_stand_on_one_line() -> None:
         datetime(2026, 1, 31, tzinfo=UTC),
     )
     assert (three.owner, three.status, three.version) == ("SRE", "draft", "3.2")
+
+
+@pytest.mark.parametrize(
+    ("line", "owner"),
+    [
+        ("Owner: Jane Doe <jane@example.org>", "Jane Doe"),
+        ("Owner: Jane Doe &lt;jane@example.org&gt; | Version: 2", "Jane Doe"),
+        ("担当：山田 太郎＜taro@example.org＞", "山田 太郎"),
+        ("Owner: <jane@example.org>", "jane@example.org"),
+        ("Owner: <mailto:jane@example.org>", "jane@example.org"),
+    ],
+)
+def test_an_owner_with_an_address_is_the_name_and_without_a_name_the_address(line: str, owner: str) -> None:
+    assert page(f"# P\n\n{line}\n").owner == owner
+
+
+def test_owners_of_front_matter_may_be_a_list() -> None:
+    assert page("---\nowner: [SRE, 情報システム部]\n---\n# P\n").owner == "SRE, 情報システム部"
+    assert page("---\nowner: [SRE, 3]\n---\n# P\n").owner == "SRE, 3"
+    assert page("---\nowner: [SRE, {a: 1}]\n---\n# P\n").owner is None
 
 
 @pytest.mark.parametrize("line", ["Owner: TBD", "Owner: ask in #help. Nobody knows.", "担当: 未定", "Version: see the changelog"])
