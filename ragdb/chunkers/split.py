@@ -262,16 +262,21 @@ class Splitter:
         """Where the next piece starts: the sentence, clause, word or grapheme that is at most `overlap` tokens before `end`."""
         if self._overlap <= 0 or end >= self._ends[-1] or self._blocks[bisect_left(self._ends, end)].header:
             return end
+        # where a whole piece fits into the overlap (8,000 letters may be one token), half of it at most comes again
+        first = start + (end - start) // 2 if self._is_overlap(start, end) else start
         for joint in self._overlap_joints:
             found = (start + match.end() for match in joint.finditer(self._content[start:end]))
-            starts = [at for at in found if at < end and (joint is GRAPHEME or not joined(self._content, at))]
+            starts = [at for at in found if first <= at < end and (joint is GRAPHEME or not joined(self._content, at))]
             low, high = 0, len(starts)  # from starts[high] on it fits
             while low < high:
                 middle = (low + high) // 2
-                if self._count(self._content[slice(*trim(self._content, starts[middle], end))]) - self._bare <= self._overlap:
+                if self._is_overlap(starts[middle], end):
                     high = middle
                 else:
                     low = middle + 1
             if low < len(starts):
                 return starts[low]
         return end
+
+    def _is_overlap(self, start: int, end: int) -> bool:
+        return self._count(self._content[slice(*trim(self._content, start, end))]) - self._bare <= self._overlap

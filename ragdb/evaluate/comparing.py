@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ragdb.errors import ConfigError
 from ragdb.evaluate import measures, statistics
+from ragdb.evaluate.how import set_digest
 from ragdb.evaluate.types import FUNNEL, Difference, EvalQuestion, EvalRun, EvalSet, Mean
 from ragdb.types import _Value
 
@@ -136,12 +139,21 @@ def compare(eval_set: EvalSet, before: EvalRun, after: EvalRun, *, metrics: Sequ
         by_tag,
         {stage: (old.get(stage, 0), new.get(stage, 0)) for stage in stages},
         tuple(changes),
-        cautions(before, after),
+        (*cautions(before, after), *_since(eval_set, after)),
+    )
+
+
+def _since(eval_set: EvalSet, run: EvalRun) -> tuple[str, ...]:
+    if same_questions(run.settings, {"set_is": set_digest(eval_set)}):
+        return ()
+    return (
+        f"the set changed after run {run.eval_run_id} was asked: its questions and judgements are those of today, and a key may "
+        "stand for another question than then",
     )
 
 
 #: What else than its pipeline a run may have been asked with.
-_SETTINGS = ("k", "depth", "context", "where", "answers", "embedder", "llm", "judge", "ragdb")
+_SETTINGS = ("k", "depth", "context", "where", "answers", "embedder", "llm", "llm_tokens", "prompts", "judge", "ragdb")
 
 
 def cautions(before: EvalRun, after: EvalRun) -> tuple[str, ...]:
@@ -162,9 +174,17 @@ def cautions(before: EvalRun, after: EvalRun) -> tuple[str, ...]:
         for name in _SETTINGS
         if name in old and name in new and old[name] != new[name]
     ]
+    if "fusion" in old and "fusion" in new and _fusion(old) != _fusion(new):
+        found.append(f"the collection's own settings of fuse were {_fusion(old)}, then {_fusion(new)}")
     runs = {run.eval_run_id: run for run in (before, after)}  # a gate compares a run with itself where nothing changed
     found += [f"{run.name} ({run_id}): {one}" for run_id, run in runs.items() for one in fallbacks(run)]
     return tuple(found)
+
+
+def _fusion(settings: Mapping[str, Any]) -> str:
+    """The stored settings of fuse without where they come from."""
+    kept = {name: value for name, value in (settings["fusion"] or {}).items() if name != "source"}
+    return json.dumps(kept, sort_keys=True) if kept else "none"
 
 
 def fallbacks(run: EvalRun) -> list[str]:

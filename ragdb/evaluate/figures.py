@@ -128,7 +128,9 @@ def metric_names(every: Sequence[Shown]) -> tuple[list[str], list[str], list[str
     names = {name for name in names if not name.startswith(FALLBACK)}  # a caution tells those
     answers = [name for name in ANSWER_METRICS if name in names]
     dirt = sorted((name for name in names if name.startswith("contamination")), key=_metric_order)
-    found = sorted(names - {*answers} - {*dirt}, key=_metric_order)
+    # first those that every run has: a verdict needs them
+    partly = {name for name in names if not all(any(name in r.scores for r in run.results.values()) for run in every)}
+    found = sorted(names - {*answers} - {*dirt}, key=lambda name: (name in partly, _metric_order(name)))
     return found, dirt, answers
 
 

@@ -44,7 +44,7 @@ class Gate(_Value):
             changed = [f"{kind} {old[kind]} -> {new[kind]}" for kind in old if new[kind] > old[kind]]
             # traps are judged and come by their words; the others are let in
             where = "; the status is filtered at retrieve" if any(new[kind] > old[kind] for kind in ("archived", "draft")) else ""
-            told.append(f"{metric} counts {', '.join(changed)}{where}")
+            told.append(f"{metric} counts {', '.join(changed) or 'no more of them, but among fewer documents'}{where}")
         stage = self.comparison.worst_stage
         if stage is not None:
             before, after = self.comparison.lost[stage]

@@ -97,7 +97,12 @@ def how_of(run: EvalRun) -> dict[str, Any]:
 def check_parts(context: Context, pipeline: Pipeline) -> None:
     """Raises ConfigError for a pipeline with parts that are not here: measured without them it would be another one."""
     for name in pipeline.rewrite:
-        context.rewriter(name)
+        try:
+            context.rewriter(name)
+        except ConfigError as error:
+            raise ConfigError(
+                f"the pipeline {pipeline.name!r} has the rewriter {name}: {error}; without any: {pipeline.name}:rewrite="
+            ) from error
     if context.llm is None and "llm" in (pipeline.route, pipeline.compress):
         raise ConfigError(
             f"the pipeline {pipeline.name!r} asks a language model, and there is none; set RAGDB_LLM, or llm= of RagDB"
@@ -123,7 +128,9 @@ def settings_of(context: Context, judged: EvalSet, pipeline: Pipeline, how: How)
     """Everything but the pipeline that results hang on, as JSON."""
     info = context.info() or {}
     reranker, note = (None, "") if pipeline.rerank is False else context.reranker(asked_for=bool(pipeline.rerank))
-    uses_llm = how.answers or bool(pipeline.rewrite) or pipeline.route == "llm"
+    name = getattr(reranker, "name", None) or (type(reranker).__name__ if reranker else None)
+    asks = how.answers or bool(pipeline.rewrite) or "llm" in (pipeline.route, pipeline.compress)
+    llm = context.llm if asks or str(name).startswith("llm:") else None
     return {
         "k": how.k,
         "depth": how.depth,
@@ -131,8 +138,13 @@ def settings_of(context: Context, judged: EvalSet, pipeline: Pipeline, how: How)
         "where": dict(how.where),
         "answers": "llm" if how.answers else "extractive",
         "embedder": _searched(context, info),
-        "reranker": getattr(reranker, "name", None) or (type(reranker).__name__ if reranker else None),
-        "llm": context.llm.name if context.llm is not None and uses_llm else None,
+        "reranker": name,
+        "llm": llm.name if llm is not None else None,
+        **(
+            {}
+            if llm is None
+            else {"llm_tokens": [llm.context_window, llm.max_output_tokens], "prompts": context.prompts.digest()}
+        ),
         "fusion": from_json(info.get("fusion")) if pipeline.tuned else None,
         "judge": how.judge.settings() if how.judge else None,
         "judged": list(how.judged) if how.judge else [],

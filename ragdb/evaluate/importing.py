@@ -36,6 +36,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "where": ("where",),
     "paraphrase_of": ("paraphrase_of",),
 }
+#: Gains of nDCG grow with the grade, and so does the time that some metrics take.
+MAX_GRADE = 10_000
 #: A mapping's word for: the file has no such field.
 NONE = "-"
 
@@ -133,7 +135,15 @@ def read_rows(path: str | Path, mapping: Mapping[str, str] | None = None) -> Rea
             raise ConfigError(f"{path}: which column is {name}? It has {', '.join(has)}; say it: --map {name}=COLUMN{more}")
     questions = [_from_row(row, used, path, number) for number, row in rows]
     ignored = tuple(column for column in has if column not in used.values())
-    return Read(tuple(questions), ignored)
+    notes = (
+        ()
+        if used["key"]
+        else (
+            "no column is the key, so questions are named by their lines, q2, q3, ...: imported again with lines in between, "
+            "each one behind them takes the place of another (--map key=COLUMN)",
+        )
+    )
+    return Read(tuple(questions), ignored, notes)
 
 
 def _column(name: str, mapping: Mapping[str, str], has: Sequence[str], path: Path) -> str | None:
@@ -206,6 +216,8 @@ def _judgements(given: Any, place: str, *, trap: bool = False) -> list[Judgement
             )
         elif isinstance(one, tuple):
             found.append(Judgement(one[0], _grade(one[1], place), trap))
+        elif one is None or isinstance(one, (bool, list)) or not str(one).strip():
+            raise ConfigError(f"{place} has a judgement that names no document: {one!r}")
         else:
             found.append(Judgement(str(one), 0 if trap else 1, trap))
     return found
@@ -227,21 +239,25 @@ def _listed(given: Any, place: str) -> list[Any]:
 
 def _parsed(text: str, place: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{place}: {text[:60]!r} is no JSON ({error})") from error
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")
 
 
 def _grade(given: Any, place: Any, number: int | None = None) -> int:
     try:
         # 1.0 is what spreadsheets and some qrels write for 1
         number_ = float(given)
-        if number_ != int(number_) or abs(number_) > 1_000_000:
+        if number_ != int(number_) or abs(number_) > MAX_GRADE:
             raise ValueError
         return int(number_)
     except (TypeError, ValueError, OverflowError):
         at = f"{place}, line {number}" if number else place
-        raise ConfigError(f"{at}: the grade is {given!r}; it is a whole number, 0 for not relevant") from None
+        raise ConfigError(f"{at}: the grade is {given!r}; it is a whole number to {MAX_GRADE:,}, 0 for not relevant") from None
 
 
 def _csv_rows(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import chain, count, islice
 from typing import Any
 
 from ragdb.chunkers import Chunking
@@ -17,7 +18,7 @@ from ragdb.types import Document, Section, Span
 
 _SUFFIX = re.compile(f"({'|'.join(map(re.escape, SUFFIXES))})$", re.IGNORECASE)
 _SPACE = re.compile(r"[\s#]+")
-NO_TEXT = "no text to search: the document has no chunks"
+NO_TEXT = "no text to search: the document has no chunks (headings with nothing under any of them are none)"
 _MAX_CHUNK = 60_000  # as the table's CHECK: bounds what one tsvector has to hold
 
 
@@ -124,18 +125,25 @@ def _sections(spans: Sequence[Span]) -> Iterator[Section]:
 
 
 def _labels(uri: str, spans: Sequence[Span]) -> Iterator[str]:
-    """`document#heading#00`: counted under each heading, so that a change in another section moves no label.
+    """`document#heading#00`: counted in each section, so that a change in another one moves no label.
 
-    Without a heading it is the page, `document#page-12#00`, else `top`.
+    Without a heading it is the page, `document#page-12#00`, else `top`. The second section of a name is `heading-2`.
     """
     stem = label_stem(uri)
-    counted: dict[str, int] = {}
+    names: dict[Section | int | None, str] = {}
+    taken: set[str] = set()
+    counted: Counter[str] = Counter()
     for span in spans:
-        heading = _SPACE.sub("-", span.section.heading.strip().lower())[:60].strip("-") if span.section else ""
-        heading = heading or ("top" if span.page is None else f"page-{span.page}")
-        n = counted.get(heading, 0)
-        counted[heading] = n + 1
-        yield f"{stem}#{heading}#{n:02d}"
+        place = span.section or span.page
+        if place not in names:
+            heading = _SPACE.sub("-", span.section.heading.strip().lower())[:60].strip("-") if span.section else ""
+            heading = heading or ("top" if span.page is None else f"page-{span.page}")
+            numbered = (f"{heading}-{n}" for n in count(2))
+            names[place] = next(name for name in chain([heading], numbered) if name not in taken)
+            taken.add(names[place])
+        name = names[place]
+        yield f"{stem}#{name}#{counted[name]:02d}"
+        counted[name] += 1
 
 
 def label_stem(uri: str) -> str:

@@ -231,8 +231,8 @@ class OpenAILLM:
         usage = used if isinstance(used, Mapping) else {}
         return Completion(
             _text(content),
-            usage.get("prompt_tokens"),
-            usage.get("completion_tokens"),
+            _tokens(usage.get("prompt_tokens")),
+            _tokens(usage.get("completion_tokens")),
             choice.get("finish_reason"),
             answer.get("model"),
         )
@@ -278,11 +278,16 @@ def _took(so_far: Completion, event: Mapping[str, Any]) -> Completion:
     usage = used if isinstance(used, Mapping) else {}
     return Completion(
         "",
-        usage.get("prompt_tokens", so_far.prompt_tokens),
-        usage.get("completion_tokens", so_far.completion_tokens),
+        _tokens(usage.get("prompt_tokens", so_far.prompt_tokens)),
+        _tokens(usage.get("completion_tokens", so_far.completion_tokens)),
         choice.get("finish_reason") or so_far.finish_reason,
         event.get("model") or so_far.model,
     )
+
+
+def _tokens(told: Any) -> int | None:
+    """A count of tokens; None for what is none: some servers write texts there."""
+    return told if isinstance(told, int) and not isinstance(told, bool) and told >= 0 else None
 
 
 def _text(content: Any) -> str:

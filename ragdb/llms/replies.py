@@ -10,6 +10,7 @@ from typing import Any
 from ragdb.llms.think import strip_think
 
 _DECODER = json.JSONDecoder(strict=False)  # a line end inside a text is no reason to lose it
+_BEGINNINGS = 500  # brackets that JSON may begin at: a model that repeats one for ever is left at that
 _BULLET = re.compile(r"^(?:[-*\u30fb\u2022]|\(?\d{1,2}[.)\u3001:])\s*")
 
 
@@ -18,7 +19,9 @@ def json_value(text: str | None, key: str = "") -> Any:
     rest = strip_think(text or "")
     first = None
     at = 0
-    while (at := _next(rest, at)) >= 0:
+    for _ in range(_BEGINNINGS):
+        if (at := _next(rest, at)) < 0:
+            break
         try:
             value, end = _DECODER.raw_decode(rest, at)
         except (ValueError, RecursionError):

@@ -23,7 +23,7 @@ _SENTENCE = regex.compile(r"(?<=[。!?！？])|(?<=\.)\s+")
 _WORD = r"[^\s:=/|\d][^\s:=/|]{0,20}"
 # A line that begins with a label may have more of them: "Owner: SRE | Status: draft", "所管: 総務部 改訂日: 2025-04-01"
 _LABELLED = regex.compile(rf"{_WORD}(?:\s{_WORD}){{0,2}}\s?[:=]")
-_NEXT = regex.compile(rf"(?:\s*[/|·•;、,]\s*|\s{{2,}})(?={_LABELLED.pattern})|\s+(?={_WORD}\s?[:=])")
+_NEXT = regex.compile(rf"(?:\s*[/|·•;、,]\s*|\s{{2,}})(?={_LABELLED.pattern})|\s+(?![-+]\d)(?={_WORD}\s?[:=])")
 _LABEL = regex.compile(r"[^:。.]{1,24}:\s*(?=\S)")
 _ASIDE = regex.compile(r"\s*\((?P<aside>[^()]*(?:\([^()]*\)[^()]*)*)\)")
 

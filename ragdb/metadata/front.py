@@ -21,7 +21,7 @@ log = logging.getLogger("ragdb.ingest")
 
 # A title and an owner are also worth filtering by as the front matter wrote them; the others live in one place only.
 _ALSO_METADATA = frozenset({"title", "owner"})
-_LINE = regex.compile(r"^([^\s:#][^:\n]{0,40}):[ \t]+(\S.*?)[ \t]*$", regex.MULTILINE)
+_LINE = regex.compile(r"^([^\s:#][^:\n]{0,40}):[ \t]+(\"[^\"\n]*\"|'[^'\n]*'|[^\s#].*?)(?:[ \t]+#.*)?[ \t]*$", regex.MULTILINE)
 _TRUE = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 

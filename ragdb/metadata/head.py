@@ -32,8 +32,8 @@ _MAIL = re.compile(r"(?P<gap>(?<=\w)\s*)?<(?:mailto:)?(?P<mail>[^\s<>@]+@[^\s<>@
 _TASK = re.compile(r"[-*+]\s*\[[ xX]\]")
 _BOLD = re.compile(r"\s*(?:\*\*|__)[^*_]+(?:\*\*|__)[:：.。]?\s*")
 _EMPHASIS = re.compile(r"\*\*|__|~~|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)")
-# ⚠️, 📌, ※, and the name of an admonition: [!NOTE], Note:, 注意:
-_SIGNS = re.compile(r"^(?:[^\w\[(【\"'「『<]|\ufe0f)+")
+# ⚠️, :warning:, 📌, ※, and the name of an admonition: [!NOTE], Note:, 注意:
+_SIGNS = re.compile(r"^(?::[a-z_]+:|[^\w\[(【\"'「『<]|\ufe0f)+")
 _NOTICE = re.compile(
     r"^(?:\[!\w+\]\s*|(?:note|notice|warning|caution|important|attention|info|tip|disclaimer|注意事項|注意|注記|注|警告|重要|お知らせ|備考|補足)\s*[:\])】]\s*)+",
     re.IGNORECASE,

@@ -32,7 +32,7 @@ _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _ERAS = {"令和": 2018, "平成": 1988, "昭和": 1925, "r": 2018, "h": 1988}
 _CLOCK = (
     r"(?:[\sT]*(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.\d+)?)?"
-    r"(?!\s*[ap]\.?m)\s*(?P<zone>Z|UTC|GMT|JST|[+-]\d{2}:?\d{2})?)?"
+    r"(?!\s*[ap]\.?m)\s*(?P<zone>Z|UTC|GMT|JST|[+-]\d{2}:?\d{2}|(?-i:[A-Z]{2,5})(?!\w))?)?"
 )
 _DATES = tuple(
     re.compile(pattern + _CLOCK, re.IGNORECASE)
@@ -81,6 +81,8 @@ def _moment(parts: dict[str, str | None]) -> datetime:
     if not parts["hour"]:
         return datetime(day.year, day.month, day.day, tzinfo=UTC)
     zone = (parts["zone"] or "Z").upper()
+    if zone.isalpha() and zone not in _ZONES:  # EST is in New York and in Sydney: the day is what can be read
+        return datetime(day.year, day.month, day.day, tzinfo=UTC)
     clock = f"{int(parts['hour']):02d}:{parts['minute']}:{parts['second'] or '00'}{_ZONES.get(zone, zone)}"
     return datetime.fromisoformat(f"{day.isoformat()}T{clock}")
 
@@ -134,7 +136,9 @@ def name(text: str) -> str | None:
 def status(words: Mapping[str, str], text: str) -> str | None:
     """The status that a whole value means: `Draft`, `【ドラフト】`, `draft v0.3 (in review)`, `superseded by ADR-12`."""
     bare = _BRACKETS.sub("", _BRACKETS.sub("", text))
-    tries = [bare, regex.split(r"\s*\(|\s+[-–—]\s+|\s+v?\d", bare, maxsplit=1)[0], regex.split(r"\s+by\s", bare, maxsplit=1)[0]]
+    # "draft (until 2023), now active" says two things
+    whole = regex.sub(r"\s*\([^()]*\)?$", "", bare)
+    tries = [bare, regex.split(r"\s+[-–—]\s+|\s+v?\d", whole, maxsplit=1)[0], regex.split(r"\s+by\s", bare, maxsplit=1)[0]]
     said = (words.get(one.strip(" .。、,;").casefold()) for one in tries)
     return next(filter(None, said), None)
 

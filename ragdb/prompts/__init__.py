@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from string import Template
 
@@ -47,6 +48,18 @@ class Prompts:
         """A fixed sentence for the user, in the language of the question."""
         words = self._messages.get(language, {}).get(name) or _ours(language)[name]
         return Template(words).substitute(values)
+
+    def digest(self) -> str:
+        """A hash of every text, ours and those that replace them: other words, other answers."""
+        found = sha256()
+        for path in sorted(_FOLDER.glob("[a-z][a-z]/*")):
+            language, name = path.parent.name, path.stem
+            if path.suffix == ".toml":
+                text = repr(sorted({**_ours(language), **self._messages.get(language, {})}.items()))
+            else:
+                text = self.template(name, language).template
+            found.update(f"{language}/{name}\x1f{text}\x1e".encode())
+        return found.hexdigest()[:16]
 
     def _read_all(self, folder: Path) -> None:
         if not folder.is_dir():

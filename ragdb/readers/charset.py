@@ -23,6 +23,8 @@ _READ_AS = {
     "utf-16-be": "utf-8",
 }
 _ALIASES = {"x-sjis": "cp932", "windows-31j": "cp932", "ms_kanji": "cp932", "x-euc-jp": "euc_jp", "ks_c_5601-1987": "cp949"}
+# Codecs of Python's that no page is written in.
+_NO_TEXT = frozenset(["idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined", "utf-7"])
 _HEAD = 4096  # browsers look at the first 1024 bytes; pages with long comments come later
 _META = re.compile(rb"<meta\b[^>]*?\bcharset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
 _XML = re.compile(rb"^\s*<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([A-Za-z0-9_:.-]+)[\"']", re.IGNORECASE)
@@ -64,6 +66,8 @@ def _encoding(label: str | None) -> str | None:
         known = codecs.lookup(_ALIASES.get(label, label)).name
     except (LookupError, ValueError):
         return None
+    if known in _NO_TEXT:
+        return None
     return _READ_AS.get(known, known)
 
 
@@ -72,6 +76,6 @@ def _fitting(data: bytes, encoding: str) -> str | None:
     for candidate in ("utf-8", encoding) if _ONE_BYTE.match(encoding) else (encoding,):
         try:
             return data.decode(candidate)
-        except (UnicodeDecodeError, LookupError):  # LookupError: `base64` and the like are codecs, but of no text
+        except (UnicodeError, LookupError):  # LookupError: `base64` and the like are codecs, but of no text
             continue
     return None

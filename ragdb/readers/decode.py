@@ -23,6 +23,8 @@ _BOMS = (  # UTF-32 LE starts with the mark of UTF-16 LE, so it comes first
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _CONTROLS = re.compile("[\x00-\x07\x0e-\x19\x1c-\x1f\x7f]")  # without BS, white space, SUB (DOS end of file) and ESC
+_ISO2022 = re.compile(rb"(\x1b\$\([@-Z]|\x1b[$(][@-Z])")
+_ISO2022_JAPANESE = re.compile(rb"\x1b\$[@B(]")
 _MULTIBYTE = re.compile("[^\x00-\x7f\ufffd]")
 _WAY_OUT = "convert it to UTF-8 (iconv, or 'save as' in an editor) and add it again"
 
@@ -55,8 +57,12 @@ def decode(data: bytes, name: str = "the file") -> tuple[str, str]:
         if data.startswith(mark):
             return _marked(data[len(mark) :], encoding, name), encoding
     refuse_binary(data, name)
-    if b"\x1b$" in data and data.isascii() and (text := _strictly(data, "iso2022_jp")) is not None:
-        return text, "iso2022_jp"
+    if _ISO2022_JAPANESE.search(data) and data.isascii():
+        if (text := _strictly(data, "iso2022_jp")) is not None:
+            return text, "iso2022_jp"
+        if (text := _windows_iso2022(data)) is not None:
+            return text, "iso2022_jp"
+        raise UnreadableFile(f"{name}: encoding: it has the escapes of ISO-2022-JP but is not valid; {_WAY_OUT}")
     if (text := _strictly(data, "utf-8")) is not None:
         return text, "utf-8"
     _refuse_damaged_utf8(data, name)
@@ -84,6 +90,42 @@ def _strictly(data: bytes, encoding: str) -> str | None:
         return data.decode(encoding)
     except UnicodeDecodeError:
         return None
+
+
+def _windows_iso2022(data: bytes) -> str | None:
+    """ISO-2022-JP as mails from Windows have it (cp50221), with ① and 髙: the same rows and cells as cp932, moved."""
+    parts = []
+    pieces = [b"\x1b(B", *_ISO2022.split(data)]
+    for escape, text in zip(pieces[::2], pieces[1::2], strict=True):
+        if b"\x1b" in text:
+            return None
+        if escape in (b"\x1b$B", b"\x1b$@"):
+            lines = [_moved_to_cp932(line) for line in text.split(b"\n")]  # some end a line without an escape
+            if any(line is None for line in lines):
+                return None
+            parts.append(_strictly(b"\n".join(line for line in lines if line is not None), "cp932"))
+        elif escape == b"\x1b(I":
+            parts.append(_strictly(bytes(code | 0x80 if code > 0x20 else code for code in text), "cp932"))
+        elif escape in (b"\x1b(B", b"\x1b(J"):
+            parts.append(text.decode("ascii"))
+        else:
+            return None
+    return None if None in parts else "".join(part for part in parts if part is not None)
+
+
+def _moved_to_cp932(text: bytes) -> bytes | None:
+    """Pairs of row and cell of JIS X 0208 as Shift_JIS places them."""
+    line = text.rstrip(b"\r")
+    if len(line) % 2:
+        return None
+    moved = bytearray()
+    for row, cell in zip(line[::2], line[1::2], strict=True):
+        if not (0x21 <= row <= 0x7E and 0x21 <= cell <= 0x7E):
+            return None
+        lead = (row - 0x21) // 2 + 0x81
+        moved.append(lead + 0x40 if lead > 0x9F else lead)
+        moved.append(cell + (0x1F if cell < 0x60 else 0x20) if row % 2 else cell + 0x7E)
+    return bytes(moved) + text[len(line) :]
 
 
 def refuse_binary(data: bytes, name: str) -> None:

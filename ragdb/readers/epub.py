@@ -59,11 +59,15 @@ def _package(archive: zipfile.ZipFile, name: str) -> str:
 def _chapters(archive: zipfile.ZipFile, package: object, folder: str, name: str) -> Iterator[str]:
     items = {item.get("id"): item for item in package.iter("{*}item")}  # type: ignore[attr-defined]
     locked = _locked(archive, name)
+    seen: set[str] = set()
     for reference in package.iter("{*}itemref"):  # type: ignore[attr-defined]
         item = items.get(reference.get("idref"))
         if item is None or item.get("media-type") not in _CHAPTERS or "nav" in (item.get("properties") or "").split():
             continue
         member = posixpath.normpath(posixpath.join(folder, unquote((item.get("href") or "").split("#")[0])))
+        if member in seen:
+            continue  # a reading order has each chapter once; a hostile one has it a thousand times
+        seen.add(member)
         if member in locked:
             raise UnreadableFile(f"{name}: {member} is encrypted (DRM); add a copy of the book without it")
         soup = html.parse(html.opened(page_text(_member(archive, member, name), f"{name}: {member}")), name)

@@ -16,6 +16,7 @@ from ragdb.readers.decode import shown
 from ragdb.readers.tables import cell, row, rule, trim
 from ragdb.types import Document
 
+_MOST_ROWS = 1_048_576
 log = logging.getLogger("ragdb.ingest")
 
 
@@ -66,7 +67,9 @@ def _table(rows: Iterable[tuple[Any, ...]]) -> str:
     lines: list[str] = []
     header: list[str] = []
     width = 0
-    for values in rows:
+    for number, values in enumerate(rows, start=1):
+        if number > _MOST_ROWS:  # the numbers are the file's own word, and each row between two is yielded
+            raise ValueError(f"a sheet has a row behind number {_MOST_ROWS:,}, the last one that Excel knows")
         cells = trim([_text(value) for value in values])
         if not cells:
             continue  # an empty line would end the table

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ragdb import Document, RagDB
+from ragdb import Document, Pipeline, RagDB
 from ragdb.errors import ConfigError, EmbedderError, RagDBError
 from ragdb.evaluate import EvalQuestion, How, Judgement, compare, gate, means, report, run, runs, sets, sweep
 from ragdb.evaluate.scoring import measured
@@ -16,7 +17,8 @@ from ragdb.evaluate.settings import pipeline_of
 from ragdb.evaluate.sweeping import drop
 from ragdb.evaluate.types import EvalRun, Step
 from ragdb.ingest import vector_sets
-from ragdb.testing import FakeEmbedder
+from ragdb.prompts import Prompts
+from ragdb.testing import FakeEmbedder, FakeLLM
 
 Query = Callable[..., list[tuple[Any, ...]]]
 
@@ -187,6 +189,54 @@ def test_a_vector_set_that_is_behind_is_an_error_too_and_the_run_names_the_set_i
     assert after.eval_run_id == found.eval_run_id and after.finished_at is not None
     assert after.settings["embedder"] == other.name
     assert run(rag, "edge", [HYBRID])[0].settings["embedder"] == FakeEmbedder().name
+
+
+def test_other_prompts_or_another_window_are_another_run(rag: RagDB, tmp_path: Path) -> None:
+    sets.put_questions(rag, "edge", [ALPHA])
+    (tmp_path / "en").mkdir()
+    text = Prompts().template("answer", "en").template
+    (tmp_path / "en" / "answer.txt").write_text(f"{text}\nBe brief.", encoding="utf-8")
+    how = How(answers=True)
+    url = rag.context.database.target
+
+    def asked_with(pipeline: Pipeline = HYBRID, how: How = how, window: int = 8192, **more: Any) -> EvalRun:
+        llm = FakeLLM("With the red button [1].", context_window=window)
+        with RagDB(url, collection="edge", embedder=FakeEmbedder(), llm=llm, **more) as other:
+            return run(other, "edge", [pipeline], how=how)[0]
+
+    first = asked_with()
+    assert asked_with().eval_run_id == first.eval_run_id
+    brief, small = asked_with(prompts=tmp_path), asked_with(window=1024)
+    assert len({first.eval_run_id, brief.eval_run_id, small.eval_run_id}) == 3
+    judged = sets.read(rag, "edge")
+    assert compare(judged, first, small).cautions == ("llm_tokens was [8192, 512], then [1024, 512]",)
+    (caution,) = compare(judged, first, brief).cautions
+    assert caution.startswith("prompts was ")
+    # what no model was asked for hangs on no prompt
+    assert asked_with(how=How()).eval_run_id == asked_with(how=How(), prompts=tmp_path).eval_run_id
+    compressed = dataclasses.replace(HYBRID, name="compressed", compress="llm")
+    assert asked_with(compressed, How()).settings["llm"] == FakeLLM().name
+
+
+def test_a_set_or_settings_of_fuse_that_changed_in_between_are_told(rag: RagDB) -> None:
+    sets.put_questions(rag, "edge", [ALPHA, GAMMA])
+    before = run(rag, "edge", [HYBRID])[0]
+    rag.context.database.call("set_fusion", collection="edge", fusion={"weights": {"lexical": 0.6, "semantic": 0.4}})
+    after = run(rag, "edge", [HYBRID])[0]
+    judged = sets.read(rag, "edge")
+    (caution,) = compare(judged, before, after).cautions
+    assert caution.startswith("the collection's own settings of fuse were none, then {") and "0.6" in caution
+    sets.put_questions(rag, "edge", [dataclasses.replace(GAMMA, key="a")])
+    (caution,) = compare(sets.read(rag, "edge"), after, after).cautions
+    assert caution.startswith(f"the set changed after run {after.eval_run_id} was asked")
+
+
+def test_a_metric_of_one_run_alone_is_not_what_runs_are_compared_by(rag: RagDB) -> None:
+    sets.put_questions(rag, "edge", [ALPHA, GAMMA])
+    other = run(rag, "edge", [pipeline_of("naive:rerank=false")])[0]
+    more = run(rag, "edge", [HYBRID], how=How(metrics=("ndcg", "ndcg@10")))[0]
+    text = report.markdown(sets.read(rag, "edge"), [more, other])
+    assert "nothing to compare it with" not in text
 
 
 def test_a_stage_that_fell_back_is_told_wherever_the_run_is_shown(rag: RagDB, query: Query) -> None:

@@ -387,6 +387,35 @@ def test_a_change_in_one_section_moves_no_chunk_or_label_of_another(name: str) -
     assert len(after) > len(before)
 
 
+def test_sections_of_one_name_are_counted_each_by_itself() -> None:
+    def rules(japan: str) -> Document:
+        parts = f"## Japan\n\n### Limits\n\n{japan}\n\n## USA\n\n### Limits\n\nBeta words here.\n\n## Limits-2\n\nGamma.\n"
+        return Document("d.md", f"# Rules\n\n{parts}\n## C\n\nPlain.\n\n## C#\n\nSharp.\n")
+
+    before, after = labels(rules("Alpha."), MAKERS["markdown"](40)), labels(rules("Alpha words. " * 60), MAKERS["markdown"](40))
+    assert before == {
+        "d#limits#00": "### Limits\n\nAlpha.",
+        "d#limits-2#00": "### Limits\n\nBeta words here.",
+        "d#limits-2-2#00": "## Limits-2\n\nGamma.",
+        "d#c#00": "## C\n\nPlain.",
+        "d#c-2#00": "## C#\n\nSharp.",
+    }
+    assert {label: text for label, text in before.items() if "#limits#" not in label}.items() <= after.items()
+    assert len(after) > len(before)
+
+
+@pytest.mark.parametrize("name", ["sliding", "recursive", "markdown"])
+def test_an_overlap_of_a_run_that_is_one_token_comes_to_an_end(name: str) -> None:
+    def words(text: str) -> int:
+        return len(text.split())
+
+    chunker = {"sliding": SlidingChunker, "recursive": RecursiveChunker, "markdown": MarkdownChunker}[name](256, 32)
+    content = "a" * 100_000
+    spans = chunker.chunk(Document("a.txt", content), words)
+    assert spans[0].start == 0 and spans[-1].end == len(content)
+    assert len(spans) < 40
+
+
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "semantic"])
 def test_a_change_on_one_page_moves_no_label_of_another(name: str) -> None:
     def paged(first: str) -> Document:

@@ -179,3 +179,24 @@ def test_a_beir_file_without_a_head_and_with_quotes_in_names(tmp_path: Path) -> 
     (tmp_path / "qrels.tsv").write_text('1\t"a" b.md\t1.0\r\n1\t0\tc.md\t0\r\n', encoding="utf-8")
     (found,) = importing.read_beir(tmp_path).questions
     assert found.judgements == (Judgement('"a" b.md', 1), Judgement("c.md", 0))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"question": "q", "relevant": ["a"], "where": {"x": NaN}}', "NaN is no number of JSON"),
+        ('{"question": "q", "relevant": [null]}', "names no document: None"),
+        ('{"question": "q", "relevant": [[]]}', "names no document"),
+        ('{"question": "q", "relevant": {"a": 1000000}}', "a whole number to 10,000"),
+    ],
+)
+def test_rows_that_would_be_read_as_something_else_are_refused(tmp_path: Path, row: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        importing.read_rows(write(tmp_path / "a.jsonl", row + "\n"))
+
+
+def test_rows_without_a_key_are_named_by_their_lines_and_that_is_said(tmp_path: Path) -> None:
+    read = importing.read_rows(write(tmp_path / "a.csv", "question,relevant\none?,a.md\ntwo?,b.md\n"))
+    assert [question.key for question in read.questions] == ["q2", "q3"]
+    assert "--map key=COLUMN" in read.notes[0]
+    assert not importing.read_rows(write(tmp_path / "b.csv", "id,question,relevant\na,one?,a.md\n")).notes

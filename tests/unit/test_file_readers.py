@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -332,6 +333,9 @@ def test_a_page_is_read_in_the_encoding_it_names(tmp_path: Path, label: str, cod
         ("<meta charset='iso-8859-1'>détail".encode(), "détail"),
         ("<meta charset='utf-8'>緑茶の在庫です".encode("cp932"), "緑茶の在庫です"),
         ("<meta charset='no-such'>緑茶".encode(), "緑茶"),
+        ("<meta charset='undefined'>緑茶".encode(), "緑茶"),
+        ("<meta charset='punycode'>緑茶".encode(), "緑茶"),
+        (b"<meta charset='unicode_escape'>a \\u0041", "a \\u0041"),
         ("\ufeff<meta charset='shift_jis'>緑茶".encode(), "緑茶"),
         ("\ufeff<meta charset='utf-8'>緑茶".encode("utf-16-le"), "緑茶"),
         ("<meta charset='gb2312'>这是一个中文文档".encode("gbk"), "这是一个中文文档"),
@@ -839,3 +843,24 @@ def test_an_address_that_leads_nowhere_says_so(url: str, told: str) -> None:
 def test_every_suffix_has_a_reader() -> None:
     for name in set(SUFFIXES.values()):
         assert importlib.import_module(f"ragdb.readers.{name}").READER
+
+
+def test_a_row_behind_the_last_one_of_excel_is_refused(tmp_path: Path) -> None:
+    path = make_xlsx(tmp_path / "a.xlsx")
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    sheet = re.sub(rb'<row r="2"(.*?)>', rb'<row r="999999999">', parts["xl/worksheets/sheet1.xml"], count=1)
+    assert sheet != parts["xl/worksheets/sheet1.xml"]
+    sheet = re.sub(rb' r="[A-Z]+2"', b"", sheet)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in {**parts, "xl/worksheets/sheet1.xml": sheet}.items():
+            archive.writestr(name, data)
+    with pytest.raises(UnreadableFile, match="row behind number 1,048,576"):
+        read_file(path)
+
+
+def test_a_chapter_stands_once_in_a_book_however_often_its_order_names_it(tmp_path: Path) -> None:
+    plain = read_file(make_epub(tmp_path / "a.epub")).content
+    with zipfile.ZipFile(tmp_path / "a.epub") as archive:
+        order = archive.read("OPS/p.opf").decode().replace('<itemref idref="a"/>', '<itemref idref="a"/>' * 2000)
+    assert read_file(make_epub(tmp_path / "b.epub", **{"OPS/p.opf": order})).content == plain

@@ -28,6 +28,10 @@ DRAFTS = [
     "# 出張規程\n\n> 【ドラフト】内容は変わることがあります。\n",
     "# 出張規程\n\n**【草案】**\n\n本文。\n",
     "# Travel\n\n> [DRAFT] Not approved yet.\n",
+    "# 経費\n\nこの文書は草案であり、内容は変更される可能性があります。\n",
+    "---\ntitle: Travel: new\nstatus: draft # not yet\n---\n# Travel\n\ntext\n",
+    "# Travel\n\nStatus: draft (until 2026)\n",
+    "# Travel\n\n> :construction: Draft v0.3\n",
     "# Travel\n\n**[Draft v2]**\n\ntext\n",
     "# 就業規則改定 (案)\n\n本文。\n",
     "# 出張規程\n\n> ステータス: ドラフト (レビュー待ち)\n",
@@ -59,6 +63,10 @@ ARCHIVED = [
     "# 経費\n\n> 【旧版】最新は new.md を参照。\n",
     "# 経費\n\n> ⚠️ **【アーカイブ】** この文書は 2023 年度のものです。\n",
     "# Old VPN\n\n> [Archived] This page is kept for reference.\n",
+    "# Old VPN\n\nSuperseded by: new-vpn.md\n",
+    "# Old VPN\n\n> **DEPRECATED**: use new-vpn.md instead.\n",
+    "# Old VPN\n\n> :warning: Obsolete: see new-vpn.md\n",
+    "# 経費\n\n> この規程は、2024年3月31日をもって廃止されました。\n",
     "# 経費\n\n> この規程は 2025 年 4 月に廃止されました。\n",
     "# 経費\n\nステータス: 廃止\n",
     "# Old VPN\n\n> **Archived.** See new-vpn.md.\n",
@@ -87,6 +95,19 @@ ACTIVE = [
     "# 手順\n\n> 【アーカイブ】フォルダに移します。\n",
     "# 手順\n\n【ドラフト】この手順で作ります。\n",
     "# Mail\n\n> [Draft] button saves it.\n",
+    *(
+        f"# 経費\n\nSuperseded by: {word}\n\n## A\n\n本文\n"
+        for word in ("なし", "該当なし", "未定", "―", "—", "(none)", "[none]", "null", "?", "not yet", "nobody", "N/A", "無し")
+    ),
+    "# P\n\nThis page has been superseded by nothing so far.\n",
+    "# P\n\nThis page was archived by mistake and has been restored.\n",
+    "# P\n\nThis policy was superseded and then reinstated.\n",
+    "# P\n\nThis document is obsolete, but still in force until June.\n",
+    "# P\n\nThis document was archived; it is active again since 2024.\n",
+    "# P\n\nThis document is archived by the records team after seven years.\n",
+    "# P\n\nThis page was outdated and has now been rewritten.\n",
+    "# P\n\nStatus: draft (until 2023), now active\n",
+    "# API\n\n> Deprecated: the fields a and b\n",
     "# Mail\n\n> [Archived](old.md) editions\n",
     "# 手順\n\n本文。\n\n## 履歴\n\n> この文書はドラフトです。\n",
     "# 手順\n\n```\nStatus: draft\n```\n\n本文\n",
@@ -365,3 +386,19 @@ def test_of_several_dates_of_change_the_last_one_counts() -> None:
 
 def test_without_rules_nothing_is_read_and_so_nothing_is_taken_back() -> None:
     assert described(Document("p.md", "# P\n\n> Draft v1\n"), Rules.none()).found is None
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("2025-03-18 10:00 -07:00", datetime(2025, 3, 18, 17, tzinfo=UTC)),
+        ("2025-03-18 10:00 +0900", datetime(2025, 3, 18, 1, tzinfo=UTC)),
+        ("2025-03-18 10:00 JST | Owner: SRE", datetime(2025, 3, 18, 1, tzinfo=UTC)),
+        ("2025-03-18 10:00", datetime(2025, 3, 18, 10, tzinfo=UTC)),
+        ("2025-03-18 10:00 EST", datetime(2025, 3, 18, tzinfo=UTC)),
+        ("2025-03-18 10:00 by Jane", datetime(2025, 3, 18, 10, tzinfo=UTC)),
+    ],
+)
+def test_a_time_is_that_of_its_zone_or_is_left_out(written: str, read: datetime) -> None:
+    found = page(f"# P\n\nUpdated: {written}\n").updated_at
+    assert found is not None and found == read

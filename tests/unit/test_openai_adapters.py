@@ -186,6 +186,15 @@ def test_a_completion_carries_usage_finish_reason_and_model(serve: Serve) -> Non
     assert (completion.prompt_tokens, completion.completion_tokens) == (7, 3)
 
 
+@pytest.mark.parametrize(
+    "usage", [{"prompt_tokens": "many", "completion_tokens": None}, {"prompt_tokens": -1}, {"prompt_tokens": True}, "none"]
+)
+def test_usage_that_is_no_number_is_no_usage(serve: Serve, usage: Any) -> None:
+    body = {"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}], "usage": usage}
+    completion = _llm(serve(chat=Reply.json(body))).complete(ASK)
+    assert (completion.text, completion.prompt_tokens, completion.completion_tokens) == ("yes", None, None)
+
+
 def test_a_server_without_a_key_gets_a_placeholder_and_never_the_applications_key(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,3 +64,14 @@ def test_ours_are_alike_in_both_languages() -> None:
     for name in names["en"] - {"messages.toml"}:
         stem = name.removesuffix(".txt")
         assert set(OURS.template(stem, "en").get_identifiers()) == set(OURS.template(stem, "ja").get_identifiers()), name
+
+
+def test_the_digest_is_that_of_the_words(tmp_path: Path) -> None:
+    ours = Prompts().digest()
+    assert Prompts().digest() == ours
+    (tmp_path / "en").mkdir()
+    text = Prompts().template("answer", "en").template
+    (tmp_path / "en" / "answer.txt").write_text(text, encoding="utf-8")
+    assert Prompts(tmp_path).digest() == ours
+    (tmp_path / "en" / "answer.txt").write_text(text + "\nBe brief.", encoding="utf-8")
+    assert Prompts(tmp_path).digest() != ours

@@ -50,6 +50,24 @@ def test_iso_2022_jp_is_not_stored_as_its_escapes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"No. \x1b$B-!\x1b(B, \x1b$B-j%J%.%5\x1b(B\r\n", "No. ①, ㈱ナギサ\r\n"),
+        (b"\x1b$B2q5D<<-!$N\r\nM=Ls\x1b(B", "会議室①の\r\n予約"),
+        (b"\x1b$B-!\x1b(I6E\x1b(B", "①ｶﾅ"),
+    ],
+)
+def test_iso_2022_jp_of_windows_has_characters_that_the_standard_has_not(data: bytes, text: str) -> None:
+    assert decode(data) == (text, "iso2022_jp")
+
+
+@pytest.mark.parametrize("data", [b"\x1b$B\x21", b"\x1b$B-!\x1b$(D!!\x1b(B", b"\x1b$(Q-!\x1b[31m"])
+def test_escapes_of_iso_2022_jp_that_do_not_fit_are_refused(data: bytes) -> None:
+    with pytest.raises(UnreadableFile, match="encoding: it has the escapes of ISO-2022-JP"):
+        decode(data)
+
+
+@pytest.mark.parametrize(
     ("mark", "encoding"),
     [
         (codecs.BOM_UTF8, "utf-8"),
@@ -180,7 +198,7 @@ def test_own_keys_become_fields_and_others_metadata(tmp_path: Path) -> None:
         ("status: shipped", {"status": "shipped"}),
         ("date: 2024-13-45", {"date": "2024-13-45"}),
         ("updated: soon", {"updated": "soon"}),
-        ("owner: [a, b]", {"owner": ["a", "b"]}),
+        ("owner: [a, {b: c}]", {"owner": ["a", {"b": "c"}]}),
     ],
 )
 def test_a_value_that_cannot_be_used_stays_in_metadata_with_a_warning(
