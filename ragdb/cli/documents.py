@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -211,15 +212,25 @@ def ls(
     state: State,
     where: Annotated[str | None, typer.Option(metavar="JSON", help="Only such documents, as in '{\"tenant\": 7}'.")] = None,
     status: Annotated[ListedStatus, typer.Option(help="Only those with this status.")] = ListedStatus.any,
+    stale: Annotated[bool, typer.Option("--stale", help="Only active ones whose review_after has passed, with owners.")] = False,
 ) -> None:
     """List the documents of a collection."""
     from ragdb.ingest import documents
 
     filters = {"status": status.value, **(json_object(where, "--where") or {})}
+    now = datetime.now(UTC)
+    if stale:
+        filters = {**filters, "status": "active", "review_after": {"lt": now.isoformat()}}
     with state.rag() as rag:
         found = list(documents.listed(rag.context, filters))
+    if stale:
+        found.sort(key=lambda document: (document.review_after or now, document.document_id))
     if state.json:
         json_line({"documents": [_without_text(document) for document in found]})
+        return
+    if stale:
+        columns(("uri", "owner", "review after", "days over", "title"), [_overdue(document, now) for document in found])
+        note(f"{counted(len(found), 'page')} to look at again")
         return
     columns(
         ("uri", "status", "state", "chunks", "title"),
@@ -228,6 +239,11 @@ def ls(
     counts = Counter(d.ingest_state for d in found if d.ingest_state != "ready")
     waiting = "".join(f", {n} {ingest_state}" for ingest_state, n in sorted(counts.items()))
     note(f"{counted(len(found), 'document')}, {counted(sum(d.chunks for d in found), 'chunk')}{waiting}")
+
+
+def _overdue(document: StoredDocument, now: datetime) -> tuple[str, ...]:
+    due = document.review_after or now
+    return (document.uri, document.owner or "-", due.date().isoformat(), str((now - due).days), document.title or "")
 
 
 def _title(document: StoredDocument) -> str:

@@ -44,6 +44,21 @@ def test_without_a_model_the_answer_is_quoted_and_says_so(rag: RagDB) -> None:
     assert "lunch.md" in answer.sources
 
 
+@pytest.mark.parametrize("size", [64, 500])
+def test_rows_of_a_table_are_quoted_below_its_header(ragdb_url: str, size: int) -> None:
+    head = "| Part | Stock |\n| --- | --- |\n"
+    table = head + "".join(f"| part{n:03d} | {n * 7} |\n" for n in range(60))
+    with RagDB(ragdb_url, collection="help", embedder=FakeEmbedder(), chunker=f"markdown:{size}") as rag:
+        rag.add(Document("stock.md", f"# Stock\n\n{table}"))
+        answer = rag.ask("What is the stock of part055?")
+        early = rag.ask("What is the stock of part000?")
+    first = answer.citations[0]
+    assert f"{head}{first.quote}" in answer.text
+    assert "| part055 | 385 |" in first.quote and head not in first.quote
+    assert first.quote == f"# Stock\n\n{table}"[first.start : first.end]
+    assert early.text.count(head) == 1, "also where it is quoted anyway"
+
+
 @pytest.mark.parametrize("question", ["How many employees are there?", "社長の趣味は？", "the who"])
 def test_what_is_not_in_the_documents_is_said_to_be_missing(rag: RagDB, question: str) -> None:
     for n in range(30):

@@ -717,6 +717,28 @@ def test_a_model_that_fails_is_a_failure_of_the_program(cli: Cli, docs: Path, mo
     assert "RAGDB_LLM_BASE_URL" not in failed.out
 
 
+def test_pages_to_look_at_again_are_listed_with_their_owners(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "wiki"
+    folder.mkdir()
+    heads = {
+        "a.md": "owner: SRE\nreview_after: 2024-05-01",
+        "b.md": "review_after: 2024-01-01",
+        "c.md": "owner: SRE\nreview_after: 2999-01-01",
+        "d.md": "status: archived\nreview_after: 2024-01-01",
+        "e.md": "owner: SRE",
+    }
+    for name, head in heads.items():
+        (folder / name).write_text(f"---\n{head}\n---\n# Page {name}\n\nText.\n", encoding="utf-8")
+    cli("add", folder)
+    listed = cli("ls", "--stale")
+    assert [line.split()[:3] for line in listed.out.splitlines()[1:]] == [
+        ["b.md", "-", "2024-01-01"],
+        ["a.md", "SRE", "2024-05-01"],
+    ]
+    assert listed.err == "2 pages to look at again\n"
+    assert [d["uri"] for d in cli("ls", "--stale", "--where", '{"owner": "SRE"}', "--json").json["documents"]] == ["a.md"]
+
+
 def test_a_preset_that_does_without_says_so(cli: Cli, docs: Path) -> None:
     cli("add", docs)
     told = cli("search", "router", "--pipeline", "advanced").err
