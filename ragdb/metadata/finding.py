@@ -49,10 +49,11 @@ def described(document: Document, rules: Rules | None = None) -> Document:
         if markup.front_matter is not None:
             metadata = front.read(markup.front_matter, document, rules, found)
     lines = list(head.lines(document, markup))
+    of_the_page = _without_states(lines, rules)
     for rule in rules.rules:
         # a bare `date` may be that of the first writing: a line that says "updated" knows better
         if rule.field not in found or (rule.labels_win and str(found[rule.field].get("text", "")).startswith("date:")):
-            _ask(rule, lines, found)
+            _ask(rule, of_the_page if rule.field == "status" else lines, found)
     for name in [name for name in found if name.startswith("metadata.")]:
         metadata.setdefault(name.removeprefix("metadata."), found[name]["value"])
     for name, known in _properties(document).items():
@@ -60,6 +61,15 @@ def described(document: Document, rules: Rules | None = None) -> Document:
     fields = {name: _typed(name, found[name]["value"]) for name in FIELDS if name in found}
     metadata = {**metadata, **(document.metadata or {})}
     return dataclasses.replace(document, metadata=metadata or document.metadata, found=found, **fields)
+
+
+def _without_states(lines: Sequence[Line], rules: Rules) -> Sequence[Line]:
+    """The lines without those that are one state each where there are several: "Draft", "Published" are explained there."""
+    words = {word: status for rule in rules.rules if rule.field == "status" for word, status in rule.words.items()}
+    states = {
+        line: status for line in lines if line.kind != "title" and (status := words.get(line.text.strip(" .。:").casefold()))
+    }
+    return [line for line in lines if line not in states] if len({*states.values()}) > 1 else lines
 
 
 def _properties(document: Document) -> dict[str, dict[str, Any]]:

@@ -108,6 +108,8 @@ ACTIVE = [
     "# P\n\nThis page was outdated and has now been rewritten.\n",
     "# P\n\nStatus: draft (until 2023), now active\n",
     "# API\n\n> Deprecated: the fields a and b\n",
+    "# States\n\n**Draft**\n\nStill being written.\n\n**Published**\n\nAnybody may read it.\n",
+    "# 状態\n\n> 下書き\n\n書いている途中。\n\n> 公開\n\n誰でも読める。\n",
     "# Mail\n\n> [Archived](old.md) editions\n",
     "# 手順\n\n本文。\n\n## 履歴\n\n> この文書はドラフトです。\n",
     "# 手順\n\n```\nStatus: draft\n```\n\n本文\n",
