@@ -38,7 +38,6 @@ _AT_ONCE = 4
 # A model on a laptop reads a document for a minute, and a call may wait behind others.
 _TIMEOUT = 180.0
 _RECENT = 64  # documents whose lines are kept for another try
-_Place = tuple[tuple[str, ...], str]  # a chunk by its headings and its text
 _PREFACE = regex.compile(r"^(?:context|line|answer|文脈|位置づけ|回答)\s*[:：]\s*", regex.IGNORECASE)
 
 
@@ -63,7 +62,7 @@ class ContextualChunker:
         self.line_tokens = line_tokens
         self.max_tokens = int(getattr(chunker, "max_tokens", MAX_TOKENS)) + line_tokens
         self._prompts = prompts
-        self._written: dict[str, dict[_Place, str]] = {}  # by the document; the last ones that a model was asked about
+        self._written: dict[bytes, dict[bytes, str]] = {}  # by the document; the last ones that a model was asked about
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -85,8 +84,8 @@ class ContextualChunker:
         Errors: LLMError, those of the chunker.
         """
         spans = self.chunker.chunk(document, count_tokens)
-        places = [(span.heading_path, document.content[span.start : span.end]) for span in spans]
-        digest = _digest(document)
+        places = [_digest(*span.heading_path, document.content[span.start : span.end]) for span in spans]
+        digest = _digest(document.uri, document.title or "", document.content)
         with self._lock:
             before = dict(self._written.get(digest, {}))
         lines: dict[int, str] = {}
@@ -95,7 +94,7 @@ class ContextualChunker:
                 lines[n] = fit_line(before[place], self.line_tokens, count_tokens)
             elif line := self._kept(document, span, count_tokens, known or {}):
                 lines[n] = line
-        made: dict[_Place, str] = {}
+        made: dict[bytes, str] = {}
         try:
             for n, line in self._lines(document, {n: span for n, span in enumerate(spans) if n not in lines}, count_tokens):
                 lines[n] = made[places[n]] = line
@@ -107,7 +106,7 @@ class ContextualChunker:
             replace(span, context="\n".join(part for part in (span.context, lines[n]) if part)) for n, span in enumerate(spans)
         )
 
-    def _remember(self, digest: str, lines: dict[_Place, str]) -> None:
+    def _remember(self, digest: bytes, lines: dict[bytes, str]) -> None:
         with self._lock:
             self._written.pop(digest, None)
             self._written[digest] = lines
@@ -176,12 +175,12 @@ class ContextualChunker:
         return "\n".join(part for part in (head, "...", headings, first_window(around, room * 3 // 4, count)) if part)
 
 
-def _digest(document: Document) -> str:
-    """The document as far as its lines hang on it."""
+def _digest(*parts: str) -> bytes:
+    """What lines are kept by: a document's texts, or a chunk's headings and text."""
     found = hashlib.sha256()
-    for part in (document.uri, document.title or "", document.content):
-        found.update(f"{len(part)}:".encode() + part.encode())
-    return found.hexdigest()
+    for part in parts:
+        found.update(f"{len(part)}:".encode() + part.encode("utf-8", "surrogatepass"))
+    return found.digest()
 
 
 def fit_line(line: str, max_tokens: int, count_tokens: CountTokens) -> str:

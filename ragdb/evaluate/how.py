@@ -137,7 +137,7 @@ def settings_of(context: Context, judged: EvalSet, pipeline: Pipeline, how: How)
         "context": how.context,
         "where": dict(how.where),
         "answers": "llm" if how.answers else "extractive",
-        "embedder": _searched(context, info),
+        "embedder": context.reading(info)["model"] if info and "semantic" in pipeline.legs else info.get("model"),
         "reranker": name,
         "llm": llm.name if llm is not None else None,
         **(
@@ -154,11 +154,6 @@ def settings_of(context: Context, judged: EvalSet, pipeline: Pipeline, how: How)
         "ragdb": ragdb.__version__,
         **({"note": note} if note else {}),
     }
-
-
-def _searched(context: Context, info: Mapping[str, Any]) -> str | None:
-    """The model whose vectors questions search; that of the collection before it has any."""
-    return context.reading(dict(info))["model"] if info else None
 
 
 def set_digest(judged: EvalSet) -> str:

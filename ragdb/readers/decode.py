@@ -100,10 +100,8 @@ def _windows_iso2022(data: bytes) -> str | None:
         if b"\x1b" in text:
             return None
         if escape in (b"\x1b$B", b"\x1b$@"):
-            lines = [_moved_to_cp932(line) for line in text.split(b"\n")]  # some end a line without an escape
-            if any(line is None for line in lines):
-                return None
-            parts.append(_strictly(b"\n".join(line for line in lines if line is not None), "cp932"))
+            moved = _moved_to_cp932(text)
+            parts.append(None if moved is None else _strictly(moved, "cp932"))
         elif escape == b"\x1b(I":
             parts.append(_strictly(bytes(code | 0x80 if code > 0x20 else code for code in text), "cp932"))
         elif escape in (b"\x1b(B", b"\x1b(J"):
@@ -114,18 +112,17 @@ def _windows_iso2022(data: bytes) -> str | None:
 
 
 def _moved_to_cp932(text: bytes) -> bytes | None:
-    """Pairs of row and cell of JIS X 0208 as Shift_JIS places them."""
-    line = text.rstrip(b"\r")
-    if len(line) % 2:
+    """Pairs of row and cell of JIS X 0208 as Shift_JIS places them; None for other bytes, line ends too (RFC 1468)."""
+    if len(text) % 2:
         return None
     moved = bytearray()
-    for row, cell in zip(line[::2], line[1::2], strict=True):
+    for row, cell in zip(text[::2], text[1::2], strict=True):
         if not (0x21 <= row <= 0x7E and 0x21 <= cell <= 0x7E):
             return None
         lead = (row - 0x21) // 2 + 0x81
         moved.append(lead + 0x40 if lead > 0x9F else lead)
         moved.append(cell + (0x1F if cell < 0x60 else 0x20) if row % 2 else cell + 0x7E)
-    return bytes(moved) + text[len(line) :]
+    return bytes(moved)
 
 
 def refuse_binary(data: bytes, name: str) -> None:

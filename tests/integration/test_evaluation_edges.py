@@ -181,6 +181,7 @@ def test_a_vector_set_that_is_behind_is_an_error_too_and_the_run_names_the_set_i
         assert {str(result.error) for result in found.results} == {
             f"EmbedderError: behind, the vector set of {other.name} is behind by more than 0 documents: not searched"
         }
+        assert run(new, "edge", [pipeline_of("hybrid:rerank=false,legs=lexical")])[0].finished_at is not None
         searched = new.search("How is alpha reset?", pipeline=HYBRID)
         assert any(trace.note.startswith("behind") for trace in searched.stages)
         assert new.ask("How is alpha reset?", pipeline=HYBRID).usage["fell_back"] == ["retrieve"]

@@ -53,7 +53,7 @@ def test_iso_2022_jp_is_not_stored_as_its_escapes() -> None:
     ("data", "text"),
     [
         (b"No. \x1b$B-!\x1b(B, \x1b$B-j%J%.%5\x1b(B\r\n", "No. ①, ㈱ナギサ\r\n"),
-        (b"\x1b$B2q5D<<-!$N\r\nM=Ls\x1b(B", "会議室①の\r\n予約"),
+        (b"\x1b$B2q5D<<-!$N\x1b(B\r\n\x1b$BM=Ls\x1b(B", "会議室①の\r\n予約"),
         (b"\x1b$B-!\x1b(I6E\x1b(B", "①ｶﾅ"),
     ],
 )
@@ -61,7 +61,7 @@ def test_iso_2022_jp_of_windows_has_characters_that_the_standard_has_not(data: b
     assert decode(data) == (text, "iso2022_jp")
 
 
-@pytest.mark.parametrize("data", [b"\x1b$B\x21", b"\x1b$B-!\x1b$(D!!\x1b(B", b"\x1b$(Q-!\x1b[31m"])
+@pytest.mark.parametrize("data", [b"\x1b$B\x21", b"\x1b$B-!\x1b$(D!!\x1b(B", b"\x1b$(Q-!\x1b[31m", b"\x1b$B-!\r\nM=Ls\x1b(B"])
 def test_escapes_of_iso_2022_jp_that_do_not_fit_are_refused(data: bytes) -> None:
     with pytest.raises(UnreadableFile, match="encoding: it has the escapes of ISO-2022-JP"):
         decode(data)
