@@ -14,6 +14,7 @@ import typer
 from ragdb.cli.output import bold, columns, counted, cut, dim, json_line, note, say
 from ragdb.cli.report import Report
 from ragdb.cli.state import State, json_object, verb
+from ragdb.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -220,7 +221,9 @@ def ls(
     filters = {"status": status.value, **(json_object(where, "--where") or {})}
     now = datetime.now(UTC)
     if stale:
-        filters = {**filters, "status": "active", "review_after": {"lt": now.isoformat()}}
+        if filters["status"] not in ("any", "active") or "review_after" in filters:
+            raise ConfigError("--stale says status and review_after itself; leave them out of --status and --where")
+        filters |= {"status": "active", "review_after": {"lt": now.isoformat()}}
     with state.rag() as rag:
         found = list(documents.listed(rag.context, filters))
     if stale:

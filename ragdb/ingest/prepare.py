@@ -132,14 +132,15 @@ def _labels(uri: str, spans: Sequence[Span]) -> Iterator[str]:
     stem = label_stem(uri)
     names: dict[Section | int | None, str] = {}
     taken: set[str] = set()
+    alike: dict[str, Iterator[str]] = {}  # the names that sections of one heading get, as far as they are given out
     counted: Counter[str] = Counter()
     for span in spans:
         place = span.section or span.page
         if place not in names:
             heading = _SPACE.sub("-", span.section.heading.strip().lower())[:60].strip("-") if span.section else ""
             heading = heading or ("top" if span.page is None else f"page-{span.page}")
-            numbered = (f"{heading}-{n}" for n in count(2))
-            names[place] = next(name for name in chain([heading], numbered) if name not in taken)
+            numbered = alike.setdefault(heading, chain([heading], map(f"{heading}-{{}}".format, count(2))))
+            names[place] = next(name for name in numbered if name not in taken)
             taken.add(names[place])
         name = names[place]
         yield f"{stem}#{name}#{counted[name]:02d}"

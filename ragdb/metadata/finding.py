@@ -66,9 +66,9 @@ def described(document: Document, rules: Rules | None = None) -> Document:
 def _without_states(lines: Sequence[Line], rules: Rules) -> Sequence[Line]:
     """The lines without those that are one state each where there are several: "Draft", "Published" are explained there."""
     words = {word: status for rule in rules.rules if rule.field == "status" for word, status in rule.words.items()}
-    states = {
-        line: status for line in lines if line.kind != "title" and (status := words.get(line.text.strip(" .。:").casefold()))
-    }
+    # items of a list say nothing about the page in any case
+    bare = ((line, words.get(line.text.strip(" .。:").casefold())) for line in lines if line.kind in ("quote", "alone"))
+    states = {line: status for line, status in bare if status}
     return [line for line in lines if line not in states] if len({*states.values()}) > 1 else lines
 
 

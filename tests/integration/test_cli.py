@@ -737,6 +737,8 @@ def test_pages_to_look_at_again_are_listed_with_their_owners(cli: Cli, tmp_path:
     ]
     assert listed.err == "2 pages to look at again\n"
     assert [d["uri"] for d in cli("ls", "--stale", "--where", '{"owner": "SRE"}', "--json").json["documents"]] == ["a.md"]
+    for more in (["--status", "archived"], ["--where", '{"review_after": null}']):
+        assert "--stale says status and review_after itself" in cli("ls", "--stale", *more).err
 
 
 def test_a_preset_that_does_without_says_so(cli: Cli, docs: Path) -> None:

@@ -404,6 +404,14 @@ def test_sections_of_one_name_are_counted_each_by_itself() -> None:
     assert len(after) > len(before)
 
 
+def test_thousands_of_sections_of_one_name_are_named_in_time_that_grows_with_them() -> None:
+    content = "## Example\n\nText.\n\n" * 20_000
+    began = time.monotonic()
+    made = labels(Document("d.md", content), MarkdownChunker(40))
+    assert len(made) == 20_000 and "d#example-20000#00" in made
+    assert time.monotonic() - began < 60
+
+
 @pytest.mark.parametrize("name", ["sliding", "recursive", "markdown"])
 def test_an_overlap_of_a_run_that_is_one_token_comes_to_an_end(name: str) -> None:
     def words(text: str) -> int:

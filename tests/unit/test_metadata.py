@@ -32,6 +32,7 @@ DRAFTS = [
     "---\ntitle: Travel: new\nstatus: draft # not yet\n---\n# Travel\n\ntext\n",
     "# Travel\n\nStatus: draft (until 2026)\n",
     "# Travel\n\n> :construction: Draft v0.3\n",
+    "# Travel\n\n> Draft\n\n- Published\n- Archived\n",
     "# Travel\n\n**[Draft v2]**\n\ntext\n",
     "# 就業規則改定 (案)\n\n本文。\n",
     "# 出張規程\n\n> ステータス: ドラフト (レビュー待ち)\n",
